@@ -1,0 +1,150 @@
+//! `zoneward dump-rules`: what is programmed, per Service, from the kernel or from manifests.
+
+mod text;
+mod view;
+
+use std::io::Write;
+
+use anyhow::{Context, bail};
+use serde::Serialize;
+use tracing::warn;
+use zw_dataplane::Kernel;
+use zw_model::Family;
+use zw_plan::{Desired, Table, plan_service};
+
+use super::run::with_advice;
+use crate::BadInput;
+use crate::cli::{DumpRulesArgs, Output};
+use crate::index::Index;
+use crate::state::{Event, StateSource};
+use view::{PortView, from_index, from_kernel};
+
+pub(crate) fn run(args: DumpRulesArgs, out: &mut dyn Write) -> anyhow::Result<()> {
+    let filter = args.service.as_deref().map(Filter::parse).transpose()?;
+    let dump = match (&args.state, &args.node_name) {
+        (Some(path), Some(node_name)) => {
+            let index = load(StateSource::new(path.clone()), node_name)?;
+            Dump { ports: from_index(&index), tables: tables_of(&index, &args)? }
+        }
+        _ => {
+            let mut kernel = Kernel::open().map_err(with_advice)?;
+            let read = kernel.read_back().map_err(with_advice)?;
+            if read.actual.tables.is_empty() && args.output == Output::Text {
+                bail!("Zoneward has programmed nothing here: there is no table zoneward");
+            }
+            let ports = from_kernel(&mut kernel, &read.actual).map_err(with_advice)?;
+            let tables = Family::BOTH
+                .into_iter()
+                .filter_map(|family| {
+                    Some(Table::from_actual(
+                        family,
+                        read.actual.tables.get(&family)?,
+                        &args.plan.config(),
+                    ))
+                })
+                .collect();
+            Dump { ports, tables }
+        }
+    };
+    dump.print(filter, args.output, out)
+}
+
+struct Dump {
+    ports: Vec<PortView>,
+    tables: Vec<Table>,
+}
+
+/// The JSON form.
+#[derive(Serialize)]
+struct Json<'a> {
+    services: Vec<&'a PortView>,
+}
+
+impl Dump {
+    fn print(
+        self,
+        filter: Option<Filter>,
+        output: Output,
+        out: &mut dyn Write,
+    ) -> anyhow::Result<()> {
+        let shown: Vec<&PortView> = self
+            .ports
+            .iter()
+            .filter(|port| filter.as_ref().is_none_or(|f| f.matches(port)))
+            .collect();
+        if let Some(filter) = filter.as_ref().filter(|_| shown.is_empty()) {
+            bail!("no Service port {} is programmed", filter.text);
+        }
+        match output {
+            Output::Text => text::print(&shown, out)?,
+            Output::Json => {
+                let json = serde_json::to_string_pretty(&Json { services: shown });
+                writeln!(out, "{}", json.context("cannot print JSON")?)?;
+            }
+            Output::Nft => {
+                for table in &self.tables {
+                    write!(out, "{table}")?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `namespace/name[:port]`
+struct Filter {
+    text: String,
+    service: String,
+    port: Option<String>,
+}
+
+impl Filter {
+    fn parse(text: &str) -> anyhow::Result<Self> {
+        let (service, port) = match text.split_once(':') {
+            Some((service, port)) => (service, Some(port.to_owned())),
+            None => (text, None),
+        };
+        if service.split('/').filter(|part| !part.is_empty()).count() != 2 {
+            bail!(BadInput(format!(
+                "{text:?} is not a Service: write namespace/name or namespace/name:port"
+            )));
+        }
+        Ok(Self { text: text.into(), service: service.into(), port })
+    }
+
+    fn matches(&self, port: &PortView) -> bool {
+        let right_port = |want: &String| port.name == *want || port.port.to_string() == *want;
+        port.service == self.service && self.port.as_ref().is_none_or(right_port)
+    }
+}
+
+/// Reads manifests once.
+fn load(mut source: StateSource, node_name: &str) -> anyhow::Result<Index> {
+    let delta = source.poll();
+    for complaint in &delta.complaints {
+        warn!("{complaint}");
+    }
+    if !source.has_been_read() {
+        bail!(BadInput(format!("nothing in {} could be read", source.path().display())));
+    }
+    let mut index = Index::new(node_name);
+    for event in delta.events {
+        match event {
+            Event::Apply(object) => index.apply(object),
+            Event::Delete(id) => index.delete(&id),
+        }
+    }
+    Ok(index)
+}
+
+fn tables_of(index: &Index, args: &DumpRulesArgs) -> anyhow::Result<Vec<Table>> {
+    let mut desired = Desired::new(args.plan.config());
+    desired.load(index.service_keys().filter_map(|key| {
+        let (service, slices) = index.service(key)?;
+        Some((key.clone(), Some(plan_service(service, slices, index.node(), |_| Vec::new()))))
+    }));
+    Family::BOTH
+        .into_iter()
+        .map(|family| Table::of(&desired, family).map_err(|refused| anyhow::anyhow!(refused.0)))
+        .collect()
+}

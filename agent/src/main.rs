@@ -1,0 +1,69 @@
+//! The `zoneward` binary. Here: parse, run, print an error once, exit code. 0 is success, 1 failure,
+//! 2 bad usage or input; a closed pipe is success.
+
+mod cli;
+mod commands;
+mod convert;
+mod index;
+mod state;
+mod sync;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{CommandFactory, Parser};
+use tracing_subscriber::EnvFilter;
+
+use cli::{Cli, Command};
+
+/// An error that is the caller's: exit code 2.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct BadInput(String);
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = start_log(&cli).and_then(|()| run(cli.command, &mut io::stdout().lock()));
+    let Err(error) = outcome else { return ExitCode::SUCCESS };
+    if error.chain().any(is_closed_pipe) {
+        return ExitCode::SUCCESS;
+    }
+    // A closed standard error leaves nobody to tell.
+    let _ = writeln!(io::stderr(), "error: {error:#}");
+    let bad_input = error.chain().any(|cause| cause.is::<BadInput>());
+    ExitCode::from(if bad_input { 2 } else { 1 })
+}
+
+fn run(command: Command, out: &mut dyn Write) -> anyhow::Result<()> {
+    match command {
+        Command::Run(args) => commands::run::run(args),
+        Command::DumpRules(args) => commands::dump_rules::run(args, out),
+        Command::Check => commands::check::run(out),
+        Command::Cleanup => commands::cleanup::run(out),
+        Command::Demo(args) => commands::demo::run(args, out),
+        Command::Simulate(args) => commands::simulate::run(args, out),
+        Command::Version => Ok(writeln!(out, "zoneward {}", env!("CARGO_PKG_VERSION"))?),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "zoneward", &mut io::stdout());
+            Ok(())
+        }
+    }
+}
+
+fn start_log(cli: &Cli) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_new(&cli.log)
+        .with_context(|| BadInput(format!("--log {:?} is not a log filter", cli.log)))?;
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    let colour = io::IsTerminal::is_terminal(&io::stderr());
+    if cli.log_json {
+        log.json().init();
+    } else {
+        log.with_ansi(colour).with_target(false).init();
+    }
+    Ok(())
+}
+
+fn is_closed_pipe(cause: &(dyn std::error::Error + 'static)) -> bool {
+    cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}

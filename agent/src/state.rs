@@ -1,0 +1,317 @@
+//! The `--state` source: a file or folder of ordinary manifests, followed while it is edited.
+//!
+//! Owns which object came from which file. A file is read again only when its size, time or inode
+//! changed; the tree is looked at by polling, which also survives what notifications do not
+//! (ConfigMap symlink swaps, network file systems, a folder that is deleted and made again).
+//!
+//! Nothing is lost on bad input: while a file has a document that cannot be read, objects it held
+//! before and no longer shows stay as they were; a file or folder that cannot be read keeps all of
+//! them. Only a readable folder without the file takes its objects away.
+
+mod documents;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::convert::{Object, ObjectId, Problem, convert};
+use documents::{Document, documents};
+
+/// A file larger than this is not a manifest.
+const LARGEST_FILE: u64 = 1 << 30;
+
+/// The state of a folder of manifests.
+#[derive(Debug)]
+pub(crate) struct StateSource {
+    path: PathBuf,
+    files: BTreeMap<PathBuf, File>,
+    /// Which files hold an object; the first by path counts.
+    holders: HashMap<ObjectId, BTreeSet<PathBuf>>,
+    /// The last reason why the path as a whole could not be read, so that it is told once.
+    unreadable: Option<String>,
+    read: bool,
+}
+
+#[derive(Debug, Default)]
+struct File {
+    signature: Signature,
+    objects: BTreeMap<ObjectId, Object>,
+    /// Every document in it could be read.
+    whole: bool,
+}
+
+/// Changes when a file does.
+#[derive(Debug, Default, PartialEq, Eq, Clone, Copy)]
+struct Signature {
+    size: u64,
+    modified: (i64, i64),
+    inode: (u64, u64),
+}
+
+/// What one look at the files brought.
+#[derive(Debug, Default)]
+pub(crate) struct Delta {
+    pub(crate) events: Vec<Event>,
+    pub(crate) complaints: Vec<Complaint>,
+}
+
+/// A change of one object.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    Apply(Object),
+    Delete(ObjectId),
+}
+
+/// Something that could not be used: file, document, object, field, reason, on one line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Complaint {
+    pub(crate) file: PathBuf,
+    pub(crate) document: Option<usize>,
+    pub(crate) object: Option<ObjectId>,
+    pub(crate) what: String,
+}
+
+impl fmt::Display for Complaint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.file.display())?;
+        if let Some(document) = self.document {
+            write!(f, ", document {document}")?;
+        }
+        if let Some(object) = &self.object {
+            write!(f, ", {object}")?;
+        }
+        // Whatever the file holds must not break out of the line.
+        let what: String =
+            self.what.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        write!(f, ": {what}")
+    }
+}
+
+impl StateSource {
+    /// A source that has not looked yet.
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self {
+            path,
+            files: BTreeMap::new(),
+            holders: HashMap::new(),
+            unreadable: None,
+            read: false,
+        }
+    }
+
+    /// Where it looks.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether the files have ever said anything: an empty folder is a valid state without Services,
+    /// a folder whose only files are broken is not.
+    pub(crate) fn has_been_read(&self) -> bool {
+        self.read
+    }
+
+    /// Looks at the files and says what is different since the last time.
+    pub(crate) fn poll(&mut self) -> Delta {
+        let mut delta = Delta::default();
+        let found = match manifests(&self.path) {
+            Ok(found) => found,
+            Err(error) => {
+                let what = format!("cannot be read: {error}; what it held stays in force");
+                if self.unreadable.as_ref() != Some(&what) {
+                    delta.complaints.push(Complaint::of_file(&self.path, what.clone()));
+                    self.unreadable = Some(what);
+                }
+                return delta;
+            }
+        };
+        self.unreadable = None;
+
+        let mut touched: BTreeSet<ObjectId> = BTreeSet::new();
+        let gone: Vec<PathBuf> =
+            self.files.keys().filter(|path| !found.contains_key(*path)).cloned().collect();
+        for path in gone {
+            let objects = self.files.remove(&path).unwrap_or_default().objects;
+            self.hand_over(&path, objects.keys(), [].into_iter());
+            touched.extend(objects.into_keys());
+        }
+        for (path, signature) in found {
+            if self.files.get(&path).is_some_and(|file| file.signature == signature) {
+                continue;
+            }
+            touched.extend(self.read_file(&path, signature, &mut delta.complaints));
+        }
+        self.read |= self.files.values().all(|file| file.whole) || !self.holders.is_empty();
+        delta.events = touched.into_iter().map(|id| self.event(id)).collect();
+        delta
+    }
+
+    /// Reads one file again; says which objects it changed.
+    fn read_file(
+        &mut self,
+        path: &Path,
+        signature: Signature,
+        complaints: &mut Vec<Complaint>,
+    ) -> Vec<ObjectId> {
+        let before = self.files.remove(path).unwrap_or_default().objects;
+        let (mut after, whole) = match read(path, signature) {
+            Ok(text) => read_objects(path, &text, complaints),
+            Err(what) => {
+                complaints.push(Complaint::of_file(path, what));
+                (BTreeMap::new(), false)
+            }
+        };
+        if !whole {
+            for (id, object) in &before {
+                after.entry(id.clone()).or_insert_with(|| object.clone());
+            }
+        }
+        self.hand_over(path, before.keys(), after.keys());
+        for id in after.keys().filter(|id| !before.contains_key(*id)) {
+            let first = self.holders.get(id).and_then(|holders| holders.first());
+            if let Some(other) = first.filter(|first| *first != path) {
+                let what = format!("also in {}, which counts", other.display());
+                complaints
+                    .push(Complaint { object: Some(id.clone()), ..Complaint::of_file(path, what) });
+            }
+        }
+        let ids: BTreeSet<&ObjectId> = before.keys().chain(after.keys()).collect();
+        let changed = ids.into_iter().filter(|id| before.get(*id) != after.get(*id)).cloned();
+        let changed = changed.collect();
+        self.files.insert(path.to_owned(), File { signature, objects: after, whole });
+        changed
+    }
+
+    /// Keeps [`StateSource::holders`] right.
+    fn hand_over<'a>(
+        &mut self,
+        path: &Path,
+        before: impl Iterator<Item = &'a ObjectId>,
+        after: impl Iterator<Item = &'a ObjectId>,
+    ) {
+        for id in before {
+            if let Some(holders) = self.holders.get_mut(id) {
+                holders.remove(path);
+                if holders.is_empty() {
+                    self.holders.remove(id);
+                }
+            }
+        }
+        for id in after {
+            self.holders.entry(id.clone()).or_default().insert(path.to_owned());
+        }
+    }
+
+    fn event(&self, id: ObjectId) -> Event {
+        let holder = self.holders.get(&id).and_then(|holders| holders.first());
+        let object = holder.and_then(|path| self.files.get(path)?.objects.get(&id));
+        object.cloned().map_or(Event::Delete(id), Event::Apply)
+    }
+}
+
+impl Complaint {
+    fn of_file(file: &Path, what: String) -> Self {
+        Self { file: file.to_owned(), document: None, object: None, what }
+    }
+}
+
+/// The objects of one file, and whether all of its documents could be read.
+fn read_objects(
+    path: &Path,
+    text: &str,
+    complaints: &mut Vec<Complaint>,
+) -> (BTreeMap<ObjectId, Object>, bool) {
+    let mut objects = BTreeMap::new();
+    let mut whole = true;
+    for Document { number, content } in documents(text) {
+        let mut complain = |object: Option<ObjectId>, what: String| {
+            complaints.push(Complaint {
+                file: path.to_owned(),
+                document: Some(number),
+                object,
+                what,
+            });
+        };
+        let values = match content {
+            Ok(values) => values,
+            Err(what) => {
+                whole = false;
+                complain(None, what);
+                continue;
+            }
+        };
+        for (place, value) in values {
+            match convert(value) {
+                Err(Problem { field, message }) => {
+                    // A kind we do not read holds nothing of ours.
+                    whole &= field == "kind";
+                    complain(None, format!("{place}{field}: {message}"));
+                }
+                Ok((object, problems)) => {
+                    for Problem { field, message } in problems {
+                        complain(Some(object.id.clone()), format!("{place}{field}: {message}"));
+                    }
+                    if objects.contains_key(&object.id) {
+                        complain(Some(object.id), "stands there twice, the first counts".into());
+                    } else {
+                        objects.insert(object.id.clone(), object);
+                    }
+                }
+            }
+        }
+    }
+    (objects, whole)
+}
+
+fn read(path: &Path, signature: Signature) -> Result<String, String> {
+    if signature.size > LARGEST_FILE {
+        return Err(format!("{} bytes is too large for a manifest", signature.size));
+    }
+    let bytes = fs::read(path).map_err(|error| format!("cannot be read: {error}"))?;
+    String::from_utf8(bytes).map_err(|error| {
+        format!("not text: byte {} is not UTF-8", error.utf8_error().valid_up_to())
+    })
+}
+
+/// The manifest files at a path: the file itself, or those in the folder by their ending. Folders in
+/// the folder are not entered, and names that begin with a dot are editors' and volumes' business.
+fn manifests(path: &Path) -> io::Result<BTreeMap<PathBuf, Signature>> {
+    let metadata = fs::metadata(path)?;
+    if !metadata.is_dir() {
+        return Ok(BTreeMap::from([(path.to_owned(), Signature::of(&metadata))]));
+    }
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(path)? {
+        let path = entry?.path();
+        let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        let ending = path.extension().and_then(|ending| ending.to_str());
+        if hidden || !matches!(ending, Some("yaml" | "yml" | "json")) {
+            continue;
+        }
+        match fs::metadata(&path) {
+            Ok(metadata) if metadata.is_file() => {
+                found.insert(path, Signature::of(&metadata));
+            }
+            Ok(_) => {}
+            // Deleted between the two calls.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
+}
+
+impl Signature {
+    fn of(metadata: &fs::Metadata) -> Self {
+        Self {
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            inode: (metadata.dev(), metadata.ino()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

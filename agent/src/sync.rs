@@ -1,0 +1,202 @@
+//! The loop's heart: what the index says, planned, compared and committed.
+//!
+//! The first sync, and every one after a failure that leaves the kernel's state in doubt, reads the
+//! kernel back and compares everything. All others plan only the Services that changed.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+use tracing::{debug, info, warn};
+use zw_dataplane::{Committed, Kernel, Reaction, WriteError, Writer};
+use zw_model::ServiceKey;
+use zw_plan::{Changes, Desired, PlanConfig, ServiceRules, bring_to, plan_service};
+
+use crate::index::{Changed, Index};
+
+/// How often a full sync that somebody else's change overtook is begun again at once.
+const ATTEMPTS: usize = 5;
+
+/// Owns the desired state and the way to the kernel.
+pub(crate) struct Engine {
+    index: Index,
+    config: PlanConfig,
+    desired: Desired,
+    writer: Writer,
+    /// The kernel's state is unknown or not what `desired` was when it was last written.
+    in_doubt: bool,
+}
+
+/// What one sync did, for the log.
+#[derive(Debug, Default)]
+struct Report {
+    services: usize,
+    elements: usize,
+    chains: usize,
+    bytes: usize,
+    read: Duration,
+    plan: Duration,
+    commit: Duration,
+}
+
+impl Engine {
+    /// An engine that has not looked at the kernel yet.
+    pub(crate) fn new(index: Index, config: PlanConfig, writer: Writer) -> Self {
+        let desired = Desired::new(config.clone());
+        Self { index, config, desired, writer, in_doubt: true }
+    }
+
+    /// The objects; changes take effect at the next sync.
+    pub(crate) fn index(&mut self) -> &mut Index {
+        &mut self.index
+    }
+
+    /// Brings the kernel to what the index says.
+    pub(crate) async fn sync(&mut self) -> Result<(), WriteError> {
+        let changed = self.index.take_changed();
+        let outcome = match changed {
+            Changed::Some(keys) if !self.in_doubt => {
+                if keys.is_empty() {
+                    return Ok(());
+                }
+                self.sync_changed(keys).await
+            }
+            _ => self.sync_all().await,
+        };
+        let report = match outcome {
+            Err(error) if error.reaction() == Reaction::Resync && !self.in_doubt => {
+                warn!(error = &error as &dyn std::error::Error, "reading the kernel back");
+                self.in_doubt = true;
+                self.sync_all().await
+            }
+            outcome => outcome,
+        };
+        self.in_doubt = report.is_err();
+        let report = report?;
+        info!(
+            services = report.services,
+            elements = report.elements,
+            chains = report.chains,
+            bytes = report.bytes,
+            read_ms = milliseconds(report.read),
+            plan_ms = milliseconds(report.plan),
+            commit_ms = milliseconds(report.commit),
+            "synced"
+        );
+        Ok(())
+    }
+
+    async fn sync_changed(&mut self, keys: BTreeSet<ServiceKey>) -> Result<Report, WriteError> {
+        let mut report = Report { services: keys.len(), ..Report::default() };
+        let started = Instant::now();
+        let updates: Vec<(ServiceKey, Option<ServiceRules>)> = keys
+            .into_iter()
+            .map(|key| {
+                let rules = self.plan(&key, |frontend| self.desired.slots(&key, frontend));
+                (key, rules)
+            })
+            .collect();
+        let touched: Vec<ServiceKey> = updates.iter().map(|(key, _)| key.clone()).collect();
+        let changes = self.desired.update(updates);
+        self.report_contested(touched.iter());
+        report.plan = started.elapsed();
+        self.commit(changes, None, &mut report).await?;
+        Ok(report)
+    }
+
+    async fn sync_all(&mut self) -> Result<Report, WriteError> {
+        let mut outcome = Err(WriteError::Overtaken);
+        for _ in 0..ATTEMPTS {
+            outcome = self.try_sync_all().await;
+            match &outcome {
+                Err(WriteError::Overtaken) => debug!("overtaken by another ruleset change"),
+                _ => break,
+            }
+        }
+        outcome
+    }
+
+    async fn try_sync_all(&mut self) -> Result<Report, WriteError> {
+        let mut report = Report::default();
+        let started = Instant::now();
+        let read = on_kernel(&self.writer, Kernel::read_back).await??;
+        report.read = started.elapsed();
+
+        let started = Instant::now();
+        let slots = read.actual.slots();
+        let mut desired = Desired::new(self.config.clone());
+        desired.load(self.index.service_keys().map(|key| {
+            let previous = |frontend: &_| slots.get(frontend).cloned().unwrap_or_default();
+            report.services += 1;
+            (key.clone(), self.plan(key, previous))
+        }));
+        let changes = bring_to(&desired, &read.actual);
+        self.desired = desired;
+        self.report_contested(self.index.service_keys());
+        // Off this path: 250,000 elements take a while to free.
+        std::thread::spawn(move || drop((slots, read.actual)));
+        report.plan = started.elapsed();
+        self.commit(changes, Some(read.generation), &mut report).await?;
+        Ok(report)
+    }
+
+    fn plan(
+        &self,
+        key: &ServiceKey,
+        previous: impl Fn(&zw_plan::Frontend) -> Vec<std::net::SocketAddr>,
+    ) -> Option<ServiceRules> {
+        let (service, slices) = self.index.service(key)?;
+        Some(plan_service(service, slices, self.index.node(), previous))
+    }
+
+    /// Two Services may claim one address and port only by somebody's mistake: it is told with every
+    /// change of either.
+    fn report_contested<'a>(&self, keys: impl Iterator<Item = &'a ServiceKey>) {
+        for key in keys {
+            for contested in self.desired.contested(key) {
+                if contested.losers.contains(key) {
+                    warn!(
+                        svc = %key,
+                        frontend = %contested.frontend,
+                        owner = %contested.owner,
+                        "not programmed: another Service has this address and port"
+                    );
+                }
+            }
+        }
+    }
+
+    async fn commit(
+        &self,
+        changes: Changes,
+        generation: Option<u32>,
+        report: &mut Report,
+    ) -> Result<(), WriteError> {
+        report.elements = changes.element_operations();
+        report.chains = changes.chain_operations();
+        let started = Instant::now();
+        let Committed { bytes } =
+            on_kernel(&self.writer, move |kernel| kernel.commit(&changes, generation)).await??;
+        report.bytes = bytes;
+        report.commit = started.elapsed();
+        Ok(())
+    }
+}
+
+/// Runs a job on the writer's thread without blocking this one.
+async fn on_kernel<T: Send + 'static>(
+    writer: &Writer,
+    job: impl FnOnce(&mut Kernel) -> T + Send + 'static,
+) -> Result<T, WriteError> {
+    let (tell, told) = oneshot::channel();
+    writer.submit(job, move |value| {
+        // Nobody waits any more only when the agent is stopping.
+        let _ = tell.send(value);
+    })?;
+    told.await.map_err(|_| WriteError::WriterGone)
+}
+
+/// To the microsecond.
+fn milliseconds(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1e6).round() / 1e3
+}

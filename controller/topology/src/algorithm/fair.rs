@@ -1,0 +1,223 @@
+//! `fair`, our own: one group per zone, sized by following the score.
+//!
+//! With one group per zone only the sizes matter. Pulling every zone towards its expected size
+//! nearly always pays (less overload weighs more than the traffic that leaves its zone), except
+//! for the last rounding and where it would open another EndpointSlice. So:
+//!
+//! 1. Every zone with nodes holds its own endpoints, but at least as many as keep it below the
+//!    overload threshold; zones without nodes hold none. If there are not enough: balanced. The
+//!    difference comes from the zones least loaded after giving, or goes to the most loaded.
+//! 2. One endpoint at a time goes from the zone least loaded after giving to the most loaded one,
+//!    until that would only swap their places. Each state on the way is scored.
+//! 3. The best state wins; of equals the first, which moved least.
+//! 4. With a previous division to start from: that one stays, apart from endpoints that are new or
+//!    gone, while it keeps the threshold and scores within [`TOLERANCE`] of the best state.
+//!
+//! There are at most as many states as endpoints and each costs one pass over the zones. A jump
+//! of the sizes, say across a slice boundary, costs real connections, hence step 4. For the same
+//! reason balanced is never chosen for its score alone: that would be worth 0.1 in the mean total
+//! but two Services of nearly the same shape would differ in every single endpoint.
+//!
+//! Zones are visited by nodes, then endpoints, then name, so that names decide nothing between
+//! zones that differ.
+
+use crate::groups::Groups;
+use crate::model::{Counts, Totals};
+use crate::score::{IN_ZONE_WEIGHT, OVERLOAD_WEIGHT, SLICE_CAPACITY, SLICE_WEIGHT};
+use seat::Seat;
+
+mod compose;
+mod seat;
+
+/// Points of total score a division may lag behind the best one before it is replaced.
+pub(super) const TOLERANCE: f64 = 0.5;
+
+/// Differences below this are rounding noise, not a better score.
+const NOISE: f64 = 1e-9;
+
+/// The walk's buffers.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Fair {
+    seats: Vec<Seat>,
+    best: Vec<u32>,
+    compose: compose::Buffers,
+}
+
+/// What the score needs to know about the whole input, in points of the total.
+#[derive(Debug, Clone, Copy)]
+struct Whole {
+    endpoints: u32,
+    /// Points for one endpoint's worth of in-zone traffic.
+    per_in_zone: f64,
+    /// Points lost for one endpoint's worth of mean overload.
+    per_gap: f64,
+    /// Points for slices, times the slices used.
+    slice_points: f64,
+    /// Most points for overload and slices that any division can get.
+    most_elsewhere: f64,
+}
+
+/// Points lost for a max overload of 1, and for a mean overload of 1.
+const PER_OVERLOAD: f64 = 50.0 * OVERLOAD_WEIGHT;
+
+impl Whole {
+    fn new(endpoints: u32, groups: u32) -> Self {
+        let fewest_slices = endpoints.div_ceil(SLICE_CAPACITY);
+        let slice_points = 100.0 * SLICE_WEIGHT * f64::from(fewest_slices);
+        Self {
+            endpoints,
+            per_in_zone: 100.0 * IN_ZONE_WEIGHT / f64::from(endpoints),
+            per_gap: PER_OVERLOAD / f64::from(endpoints),
+            slice_points,
+            most_elsewhere: 2.0 * PER_OVERLOAD
+                + slice_points / f64::from(fewest_slices.max(groups)),
+        }
+    }
+}
+
+impl Fair {
+    /// Fills `groups`; false means the threshold cannot be kept and the Service stays balanced.
+    ///
+    /// `previous` holds those endpoints of an earlier division that are still there.
+    pub(super) fn plan(
+        &mut self,
+        zones: &[Counts],
+        totals: Totals,
+        previous: Option<&Groups>,
+        groups: &mut Groups,
+    ) -> bool {
+        self.seats.clear();
+        self.seats.extend(zones.iter().enumerate().map(|(z, &zone)| Seat::new(z, zone, totals)));
+        let least: u64 = self.seats.iter().map(|seat| u64::from(seat.least)).sum();
+        if least > totals.endpoints {
+            return false;
+        }
+        self.seats.sort_unstable_by_key(|seat| (zones[seat.zone].nodes, seat.own, seat.zone));
+
+        let consuming = self.seats.iter().filter(|seat| seat.least > 0).count();
+        let whole = Whole::new(totals.endpoints as u32, consuming as u32);
+        self.best.clear();
+        self.best.resize(self.seats.len(), 0);
+        let score = walk(&mut self.seats, whole, &mut self.best);
+
+        if let Some(previous) = previous.filter(|previous| !previous.is_balanced()) {
+            self.compose.keep(zones, previous);
+            let kept = |seat: &Seat| self.compose.held(seat.zone);
+            if let Some(lag) = self.seats_score(whole, kept).map(|kept| score - kept)
+                && lag <= TOLERANCE
+            {
+                self.compose.write(zones.len(), groups);
+                return true;
+            }
+        } else {
+            self.compose.start(zones);
+        }
+        let sizes = self.seats.iter().zip(&self.best).map(|(seat, &held)| (seat.zone, held));
+        self.compose.resize(zones, sizes);
+        self.compose.write(zones.len(), groups);
+        true
+    }
+
+    /// Score of other sizes; none if they break the threshold or leave a group unused.
+    fn seats_score(&self, whole: Whole, held: impl Fn(&Seat) -> u32) -> Option<f64> {
+        let mut state = State::default();
+        for &seat in &self.seats {
+            let seat = seat.holding(held(&seat));
+            if seat.held < seat.least || (seat.least == 0 && seat.held > 0) {
+                return None;
+            }
+            state.add(&seat);
+        }
+        Some(state.score(whole))
+    }
+}
+
+/// Steps 1 to 3: leaves the best sizes in `best` and returns their score.
+#[inline(always)]
+fn walk(seats: &mut [Seat], whole: Whole, best: &mut [u32]) -> f64 {
+    let mut held: u32 = seats.iter().map(|seat| seat.held).sum();
+    while held > whole.endpoints {
+        seats[least_loaded_after_giving(seats)].give();
+        held -= 1;
+    }
+    while held < whole.endpoints {
+        seats[most_loaded(seats)].take();
+        held += 1;
+    }
+    let mut best_score = f64::NEG_INFINITY;
+    loop {
+        let mut state = State::default();
+        seats.iter().for_each(|seat| state.add(seat));
+        let score = state.score(whole);
+        if score > best_score + NOISE {
+            best_score = score;
+            for (best, seat) in best.iter_mut().zip(seats.iter()) {
+                *best = seat.held;
+            }
+        }
+        // In-zone traffic only falls from here: stop when even perfection elsewhere is too little.
+        if state.ceiling(whole) <= best_score {
+            return best_score;
+        }
+        let (from, to) = (least_loaded_after_giving(seats), most_loaded(seats));
+        if seats[from].load_after >= seats[to].load {
+            return best_score;
+        }
+        seats[from].give();
+        seats[to].take();
+    }
+}
+
+/// Sums over all zones from which the score of one state follows.
+#[derive(Debug, Clone, Copy, Default)]
+struct State {
+    /// In-zone traffic in endpoints: 1 for each that serves only its own zone at the ideal load.
+    in_zone: f64,
+    /// Largest load of any endpoint, 1 = ideal.
+    max_load: f64,
+    /// Distance of all zones from their expected size.
+    gap: f64,
+    slices: u32,
+}
+
+impl State {
+    #[inline(always)]
+    fn add(&mut self, seat: &Seat) {
+        self.in_zone += seat.in_zone;
+        self.max_load = if seat.load > self.max_load { seat.load } else { self.max_load };
+        self.gap += (seat.expected - f64::from(seat.held)).abs();
+        self.slices += seat.held.div_ceil(SLICE_CAPACITY);
+    }
+
+    /// The total score, as [`crate::Scorer`] computes it for one group per zone.
+    #[inline(always)]
+    fn score(&self, whole: Whole) -> f64 {
+        // 100 - 50 * (max overload + mean overload), where max overload is max load - 1.
+        let overload = PER_OVERLOAD * (3.0 - self.max_load) - whole.per_gap * self.gap;
+        whole.per_in_zone * self.in_zone + overload + whole.slice_points / f64::from(self.slices)
+    }
+
+    /// What the score would be without overload and with as few slices as a division can have.
+    #[inline(always)]
+    fn ceiling(&self, whole: Whole) -> f64 {
+        whole.per_in_zone * self.in_zone + whole.most_elsewhere
+    }
+}
+
+#[inline(always)]
+fn least_loaded_after_giving(seats: &[Seat]) -> usize {
+    (1..seats.len()).fold(
+        0,
+        |best, z| {
+            if seats[z].load_after < seats[best].load_after { z } else { best }
+        },
+    )
+}
+
+#[inline(always)]
+fn most_loaded(seats: &[Seat]) -> usize {
+    (1..seats.len()).fold(0, |best, z| if seats[z].load > seats[best].load { z } else { best })
+}
+
+#[cfg(test)]
+mod tests;

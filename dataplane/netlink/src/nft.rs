@@ -1,0 +1,58 @@
+//! nf_tables: what can be written, sent and read back.
+//!
+//! [`Batch`] encodes operations, [`Socket`] commits them as one transaction and dumps what the
+//! kernel holds, [`reply`] parses bytes. The small types that name kernel objects live here.
+
+mod batch;
+mod chain;
+mod client;
+mod constants;
+mod element;
+mod expr;
+pub mod reply;
+mod set;
+mod userdata;
+
+pub use crate::error::Error;
+pub use batch::Batch;
+pub use chain::{ChainSpec, Hook, HookKind, HookPoint};
+pub use client::{Committed, Socket};
+pub use element::{Element, ElementData};
+pub use expr::{
+    CmpOp, CtKey, Expr, MetaKey, NAT_FULLY_RANDOM, NAT_PERSISTENT, NAT_RANDOM, PayloadBase,
+    REG_VERDICT, REG32_00, RejectWith, Verdict,
+};
+pub use reply::{ChainInfo, DumpedElement, RuleInfo, SetInfo};
+pub use set::{SetData, SetSpec, TypeOf};
+
+/// The protocol family of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Family {
+    /// IPv4, `ip` in nft.
+    Ip,
+    /// IPv6, `ip6` in nft.
+    Ip6,
+}
+
+impl Family {
+    /// The kernel's `NFPROTO_*`.
+    pub fn nfproto(self) -> u8 {
+        match self {
+            Self::Ip => 2,
+            Self::Ip6 => 10,
+        }
+    }
+
+    /// The family of an `NFPROTO_*`; none for those we never write (inet, arp, bridge, netdev).
+    pub fn from_nfproto(number: u8) -> Option<Self> {
+        match number {
+            2 => Some(Self::Ip),
+            10 => Some(Self::Ip6),
+            _ => None,
+        }
+    }
+}
+
+/// An operation of a batch, counted from 0 in the order of calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OpId(pub u32);

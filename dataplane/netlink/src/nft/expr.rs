@@ -1,0 +1,369 @@
+//! Expressions: the instructions a rule is made of.
+//!
+//! Owns their encoding, one function per kernel expression, the nft syntax above each. Picks no
+//! registers and checks no types: the kernel does, and refuses the rule.
+
+use super::Family;
+use super::constants::*;
+use super::element::{ElementData, put_data, put_value};
+use crate::attr;
+
+/// The register a verdict is written to.
+pub const REG_VERDICT: u32 = 0;
+/// The first of sixteen 4-byte registers; the others follow it by number.
+pub const REG32_00: u32 = 8;
+
+/// `random`: pick source ports at random, seeded by a hash.
+pub const NAT_RANDOM: u32 = 1 << 2;
+/// `persistent`: the same client gets the same mapping.
+pub const NAT_PERSISTENT: u32 = 1 << 3;
+/// `fully-random`: pick source ports at random.
+pub const NAT_FULLY_RANDOM: u32 = 1 << 4;
+
+/// One instruction. A rule ends at the first comparison or lookup that does not match.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Expr {
+    /// Loads bytes of a header.
+    Payload {
+        /// The header.
+        base: PayloadBase,
+        /// From where in it.
+        offset: u32,
+        /// How many bytes.
+        len: u32,
+        /// To which register on.
+        dreg: u32,
+    },
+    /// Loads a property of the packet.
+    Meta {
+        /// Which.
+        key: MetaKey,
+        /// To which register.
+        dreg: u32,
+    },
+    /// Sets a property of the packet.
+    MetaSet {
+        /// Which.
+        key: MetaKey,
+        /// From which register.
+        sreg: u32,
+    },
+    /// Loads a property of the packet's connection.
+    Ct {
+        /// Which.
+        key: CtKey,
+        /// To which register.
+        dreg: u32,
+    },
+    /// Compares registers with a value.
+    Cmp {
+        /// From which register on.
+        sreg: u32,
+        /// How.
+        op: CmpOp,
+        /// With what.
+        data: Vec<u8>,
+    },
+    /// `dreg = (sreg & mask) ^ xor`, all of the same length.
+    Bitwise {
+        /// From which register on.
+        sreg: u32,
+        /// To which register on.
+        dreg: u32,
+        /// Bits kept.
+        mask: Vec<u8>,
+        /// Bits flipped.
+        xor: Vec<u8>,
+    },
+    /// Loads a constant.
+    Immediate {
+        /// To which register on.
+        dreg: u32,
+        /// The constant.
+        data: Vec<u8>,
+    },
+    /// Ends the rule.
+    Verdict(Verdict),
+    /// Looks a key up; the rule goes on if it is there, or is not with `invert`.
+    Lookup {
+        /// The set's name. It may be created earlier in the same batch.
+        set: String,
+        /// The register the key starts in.
+        sreg: u32,
+        /// Where a map's data goes; [`REG_VERDICT`] for verdict maps.
+        dreg: Option<u32>,
+        /// Whether to match absence.
+        invert: bool,
+    },
+    /// Makes a number below the modulus, in host order.
+    Numgen {
+        /// To which register.
+        dreg: u32,
+        /// The modulus.
+        modulus: u32,
+        /// Random, else counting up.
+        random: bool,
+    },
+    /// Rewrites an address and perhaps a port.
+    Nat {
+        /// The destination, else the source.
+        dnat: bool,
+        /// Of the address.
+        family: Family,
+        /// The register the address starts in.
+        addr_reg: u32,
+        /// The register the port is in.
+        port_reg: Option<u32>,
+        /// `NAT_*`, or 0.
+        flags: u32,
+    },
+    /// Rewrites the source to the address of the outgoing interface.
+    Masquerade {
+        /// Whether ports are picked at random.
+        fully_random: bool,
+    },
+    /// Refuses the packet and tells the sender.
+    Reject(RejectWith),
+    /// Counts packets and bytes.
+    Counter,
+}
+
+/// Where a payload offset counts from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PayloadBase {
+    /// The network header.
+    Network,
+    /// The transport header.
+    Transport,
+}
+
+/// A property of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetaKey {
+    /// `meta mark`, 4 bytes in host order.
+    Mark,
+    /// `iif`, 4 bytes in host order.
+    Iif,
+    /// `oif`, 4 bytes in host order.
+    Oif,
+    /// `iifname`, 16 bytes.
+    Iifname,
+    /// `oifname`, 16 bytes.
+    Oifname,
+    /// `meta nfproto`, 1 byte.
+    Nfproto,
+    /// `meta l4proto`, 1 byte.
+    L4proto,
+}
+
+/// A property of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CtKey {
+    /// `ct state`, 4 bytes of flags in host order.
+    State,
+    /// `ct direction`, 1 byte.
+    Direction,
+    /// `ct status`, 4 bytes of flags in host order.
+    Status,
+    /// `ct mark`, 4 bytes in host order.
+    Mark,
+}
+
+/// A comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CmpOp {
+    /// Equal.
+    Eq,
+    /// Not equal.
+    Neq,
+}
+
+/// How a rule ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Accept the packet.
+    Accept,
+    /// Drop the packet.
+    Drop,
+    /// Go back to the calling chain.
+    Return,
+    /// Go on in that chain and do not come back.
+    Goto(String),
+    /// Go on in that chain and come back.
+    Jump(String),
+}
+
+/// What a refused sender is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RejectWith {
+    /// ICMP or ICMPv6 port unreachable, by the table's family.
+    IcmpPortUnreachable,
+    /// A TCP reset.
+    TcpReset,
+}
+
+impl MetaKey {
+    fn number(self) -> u32 {
+        match self {
+            Self::Mark => 3,
+            Self::Iif => 4,
+            Self::Oif => 5,
+            Self::Iifname => 6,
+            Self::Oifname => 7,
+            Self::Nfproto => 15,
+            Self::L4proto => 16,
+        }
+    }
+}
+
+impl CtKey {
+    fn number(self) -> u32 {
+        match self {
+            Self::State => 0,
+            Self::Direction => 1,
+            Self::Status => 2,
+            Self::Mark => 3,
+        }
+    }
+}
+
+impl Verdict {
+    fn data(&self) -> ElementData<'_> {
+        match self {
+            Self::Accept => ElementData::Accept,
+            Self::Drop => ElementData::Drop,
+            Self::Return => ElementData::Return,
+            Self::Goto(chain) => ElementData::Goto(chain),
+            Self::Jump(chain) => ElementData::Jump(chain),
+        }
+    }
+}
+
+impl Expr {
+    /// Appends the expression as one element of a rule's list; `family` is the table's.
+    pub(crate) fn encode(&self, buf: &mut Vec<u8>, family: Family) {
+        let at = attr::nest(buf, NFTA_LIST_ELEM);
+        self.encode_body(buf, family);
+        attr::end_nest(buf, at);
+    }
+
+    fn encode_body(&self, buf: &mut Vec<u8>, table_family: Family) {
+        match self {
+            // ip daddr, th dport, ...
+            Self::Payload { base, offset, len, dreg } => {
+                let base = match base {
+                    PayloadBase::Network => 1,
+                    PayloadBase::Transport => 2,
+                };
+                expr(buf, "payload", |buf| {
+                    attr::put_u32(buf, NFTA_PAYLOAD_DREG, *dreg);
+                    attr::put_u32(buf, NFTA_PAYLOAD_BASE, base);
+                    attr::put_u32(buf, NFTA_PAYLOAD_OFFSET, *offset);
+                    attr::put_u32(buf, NFTA_PAYLOAD_LEN, *len);
+                });
+            }
+            // meta mark
+            Self::Meta { key, dreg } => expr(buf, "meta", |buf| {
+                attr::put_u32(buf, NFTA_META_KEY, key.number());
+                attr::put_u32(buf, NFTA_META_DREG, *dreg);
+            }),
+            // meta mark set ...
+            Self::MetaSet { key, sreg } => expr(buf, "meta", |buf| {
+                attr::put_u32(buf, NFTA_META_KEY, key.number());
+                attr::put_u32(buf, NFTA_META_SREG, *sreg);
+            }),
+            // ct state
+            Self::Ct { key, dreg } => expr(buf, "ct", |buf| {
+                attr::put_u32(buf, NFTA_CT_KEY, key.number());
+                attr::put_u32(buf, NFTA_CT_DREG, *dreg);
+            }),
+            // == 80, != 80
+            Self::Cmp { sreg, op, data } => expr(buf, "cmp", |buf| {
+                attr::put_u32(buf, NFTA_CMP_SREG, *sreg);
+                attr::put_u32(buf, NFTA_CMP_OP, u32::from(*op == CmpOp::Neq));
+                put_value(buf, NFTA_CMP_DATA, data);
+            }),
+            // & mask ^ xor
+            Self::Bitwise { sreg, dreg, mask, xor } => expr(buf, "bitwise", |buf| {
+                attr::put_u32(buf, NFTA_BITWISE_SREG, *sreg);
+                attr::put_u32(buf, NFTA_BITWISE_DREG, *dreg);
+                attr::put_u32(buf, NFTA_BITWISE_LEN, mask.len() as u32);
+                put_value(buf, NFTA_BITWISE_MASK, mask);
+                put_value(buf, NFTA_BITWISE_XOR, xor);
+            }),
+            // the right side of meta mark set 1
+            Self::Immediate { dreg, data } => immediate(buf, *dreg, ElementData::Value(data)),
+            // accept, goto chain
+            Self::Verdict(verdict) => immediate(buf, REG_VERDICT, verdict.data()),
+            // @set, map @map, vmap @map
+            Self::Lookup { set, sreg, dreg, invert } => expr(buf, "lookup", |buf| {
+                attr::put_str(buf, NFTA_LOOKUP_SET, set);
+                attr::put_u32(buf, NFTA_LOOKUP_SREG, *sreg);
+                if let Some(dreg) = dreg {
+                    attr::put_u32(buf, NFTA_LOOKUP_DREG, *dreg);
+                }
+                if *invert {
+                    attr::put_u32(buf, NFTA_LOOKUP_FLAGS, NFT_LOOKUP_F_INV);
+                }
+            }),
+            // numgen random mod 2
+            Self::Numgen { dreg, modulus, random } => {
+                let kind = if *random { NFT_NG_RANDOM } else { NFT_NG_INCREMENTAL };
+                expr(buf, "numgen", |buf| {
+                    attr::put_u32(buf, NFTA_NG_DREG, *dreg);
+                    attr::put_u32(buf, NFTA_NG_MODULUS, *modulus);
+                    attr::put_u32(buf, NFTA_NG_TYPE, kind);
+                });
+            }
+            // dnat ip to ...
+            Self::Nat { dnat, family, addr_reg, port_reg, flags } => expr(buf, "nat", |buf| {
+                let kind = if *dnat { NFT_NAT_DNAT } else { NFT_NAT_SNAT };
+                attr::put_u32(buf, NFTA_NAT_TYPE, kind);
+                attr::put_u32(buf, NFTA_NAT_FAMILY, u32::from(family.nfproto()));
+                attr::put_u32(buf, NFTA_NAT_REG_ADDR_MIN, *addr_reg);
+                if let Some(port) = port_reg {
+                    attr::put_u32(buf, NFTA_NAT_REG_PROTO_MIN, *port);
+                }
+                if *flags != 0 {
+                    attr::put_u32(buf, NFTA_NAT_FLAGS, *flags);
+                }
+            }),
+            // masquerade fully-random
+            Self::Masquerade { fully_random } => expr(buf, "masq", |buf| {
+                if *fully_random {
+                    attr::put_u32(buf, NFTA_MASQ_FLAGS, NAT_FULLY_RANDOM);
+                }
+            }),
+            // reject, reject with tcp reset
+            Self::Reject(with) => expr(buf, "reject", |buf| {
+                let (kind, code) = match (with, table_family) {
+                    (RejectWith::TcpReset, _) => (NFT_REJECT_TCP_RST, 0),
+                    (_, Family::Ip) => (NFT_REJECT_ICMP_UNREACH, ICMP_PORT_UNREACH),
+                    (_, Family::Ip6) => (NFT_REJECT_ICMP_UNREACH, ICMPV6_PORT_UNREACH),
+                };
+                attr::put_u32(buf, NFTA_REJECT_TYPE, kind);
+                attr::put(buf, NFTA_REJECT_ICMP_CODE, &[code]);
+            }),
+            Self::Counter => put_counter(buf),
+        }
+    }
+}
+
+/// `counter`, inside whatever nest holds it.
+pub(crate) fn put_counter(buf: &mut Vec<u8>) {
+    expr(buf, "counter", |_| {});
+}
+
+fn immediate(buf: &mut Vec<u8>, dreg: u32, data: ElementData<'_>) {
+    expr(buf, "immediate", |buf| {
+        attr::put_u32(buf, NFTA_IMMEDIATE_DREG, dreg);
+        put_data(buf, NFTA_IMMEDIATE_DATA, data);
+    });
+}
+
+fn expr(buf: &mut Vec<u8>, name: &str, attributes: impl FnOnce(&mut Vec<u8>)) {
+    attr::put_str(buf, NFTA_EXPR_NAME, name);
+    let at = attr::nest(buf, NFTA_EXPR_DATA);
+    attributes(buf);
+    attr::end_nest(buf, at);
+}

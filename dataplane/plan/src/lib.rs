@@ -1,0 +1,40 @@
+//! Zoneward's pure core: from Services and slices to a declarative nftables ruleset and back to
+//! the smallest set of changes.
+//!
+//! ```text
+//! Service + slices ─▶ select ─▶ slots ─▶ service (PortRules) ─▶ desired ─▶ Changes
+//!                                                     kernel's own view ─▶ adopt ─┘
+//! ```
+//!
+//! The ruleset's cost follows its shape, not the number of Services: everything that grows with a
+//! cluster is an element of a few named maps, chains exist per number of endpoints. Nothing here
+//! does IO or reads a clock; the same input always gives the same bytes.
+
+mod adopt;
+mod base;
+mod changes;
+mod desired;
+mod element;
+mod ruleset;
+mod select;
+mod service;
+mod slots;
+mod table;
+mod walk;
+
+#[cfg(feature = "testing")]
+pub mod testing;
+
+pub use adopt::{Actual, ActualChain, ActualTable, bring_to, decode_frontend};
+pub use base::{PlanConfig, TABLE, base_table, sets};
+pub use changes::{Changes, TableChanges};
+pub use desired::{Contested, Desired};
+pub use element::{Data, Element, Key, Value, decode};
+pub use ruleset::{
+    Chain, Field, Hook, HookKind, HookPoint, Rule, SetData, SetDef, SetName, Statement,
+};
+pub use select::{Candidate, Selection, Tier, Verdict, Why, WhyNot, select};
+pub use service::{Backend, Frontend, PortRules, ServiceRules, plan_service};
+pub use slots::assign;
+pub use table::{ApplyError, Table};
+pub use walk::{Fate, Origin, Outcome, Packet, Walk, walk};

@@ -1,0 +1,300 @@
+//! Which endpoints of a Service port this node uses, and why.
+//!
+//! For one Service port in one address family:
+//!
+//! 1. A slice labelled for another zone or region is not ours. With the node's own zone (or region)
+//!    unknown, labels of that kind decide nothing: take everything, never nothing.
+//! 2. If any visible slice is labelled for this zone or region, even an empty one, the Service is
+//!    *zoned*: its unlabelled slices are ignored, and so are hints, because the label has decided.
+//! 3. An endpoint that appears twice counts once; the better copy wins.
+//! 4. Zoned: the most specific tier with a ready endpoint, zone before region; if nothing is ready in
+//!    either, the most specific tier with a serving and terminating one.
+//! 5. Not zoned: the ready endpoints, narrowed to this node's or this zone's by hints if every
+//!    ready endpoint has one and at least one names us; if nothing is ready, the serving and
+//!    terminating ones, whatever their hints.
+
+use std::fmt;
+
+use zw_model::{Family, NodeContext, Scope, ServicePort, Slice, SliceEndpoint};
+
+/// The outcome for one Service port and family.
+#[derive(Debug)]
+pub struct Selection<'a> {
+    /// Where the endpoints were taken from.
+    pub tier: Tier,
+    /// Every endpoint seen, used or not, by address and port.
+    pub candidates: Vec<Candidate<'a>>,
+}
+
+impl<'a> Selection<'a> {
+    /// The endpoints in use.
+    pub fn used(&self) -> impl Iterator<Item = &Candidate<'a>> {
+        self.candidates.iter().filter(|c| matches!(c.verdict, Verdict::Used(_)))
+    }
+}
+
+/// Which slices a Service port's endpoints come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Tier {
+    /// Slices labelled for this node's zone.
+    Zone,
+    /// Slices labelled for this node's region.
+    Region,
+    /// Unlabelled slices.
+    Everyone,
+}
+
+/// An endpoint with what was decided about it.
+#[derive(Debug)]
+pub struct Candidate<'a> {
+    /// The slice it is in.
+    pub slice: &'a Slice,
+    /// The endpoint.
+    pub endpoint: &'a SliceEndpoint,
+    /// The number its slice gives the port.
+    pub port: u16,
+    /// The decision.
+    pub verdict: Verdict,
+}
+
+/// Used or not, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Receives traffic.
+    Used(Why),
+    /// Does not.
+    Unused(WhyNot),
+}
+
+/// Why an endpoint receives traffic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// It is ready.
+    Ready,
+    /// It is ready and hinted for this node.
+    NodeHint,
+    /// It is ready and hinted for this zone.
+    ZoneHint,
+    /// It is ready and in a slice labelled for this zone.
+    ZoneSlice,
+    /// It is ready and in a slice labelled for this region.
+    RegionSlice,
+    /// Nothing is ready; it is terminating but still serving.
+    LastResort,
+}
+
+/// Why an endpoint receives no traffic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhyNot {
+    /// It is not ready, nor a last resort.
+    NotReady,
+    /// It is terminating, and others are ready.
+    Terminating,
+    /// The hints keep this node's traffic elsewhere.
+    HintedElsewhere,
+    /// Its slice is labelled for another zone or region.
+    OtherZone,
+    /// Its slice has no label, and the Service is zoned.
+    Unlabelled,
+    /// Its slice is for the region, and the zone has endpoints of its own.
+    ZoneFirst,
+    /// Another slice has the same address and port.
+    Duplicate,
+}
+
+/// Decides about every endpoint of `slices`, which may hold several families and several ports.
+pub fn select<'a>(
+    port: &ServicePort,
+    family: Family,
+    slices: impl IntoIterator<Item = &'a Slice>,
+    node: &NodeContext,
+) -> Selection<'a> {
+    let seen: Vec<(&Slice, Option<Tier>)> = slices
+        .into_iter()
+        .filter(|slice| slice.family == family)
+        .map(|slice| (slice, tier_of(&slice.scope, node)))
+        .collect();
+    let zoned = seen.iter().any(|(_, tier)| matches!(tier, Some(Tier::Zone | Tier::Region)));
+
+    let mut candidates = Vec::new();
+    for (slice, tier) in seen {
+        let verdict = match tier {
+            None => Verdict::Unused(WhyNot::OtherZone),
+            Some(Tier::Everyone) if zoned => Verdict::Unused(WhyNot::Unlabelled),
+            // Until a later step says otherwise.
+            Some(_) => Verdict::Unused(WhyNot::NotReady),
+        };
+        let numbers =
+            slice.ports.iter().filter(|p| p.name == port.name && p.protocol == port.protocol);
+        for number in numbers.map(|p| p.port) {
+            candidates.extend(
+                slice
+                    .endpoints
+                    .iter()
+                    .map(|endpoint| (tier, Candidate { slice, endpoint, port: number, verdict })),
+            );
+        }
+    }
+    candidates.sort_by_key(|(tier, c)| (c.endpoint.addr, c.port, *tier));
+
+    let in_play: Vec<(Tier, &mut Candidate<'a>)> = candidates
+        .iter_mut()
+        .filter(|(_, c)| c.verdict == Verdict::Unused(WhyNot::NotReady))
+        .filter_map(|(tier, candidate)| Some(((*tier)?, candidate)))
+        .collect();
+    let mut in_play = drop_duplicates(in_play);
+    let tier = if zoned { decide_zoned(&mut in_play) } else { decide_plain(&mut in_play, node) };
+    Selection { tier, candidates: candidates.into_iter().map(|(_, candidate)| candidate).collect() }
+}
+
+/// Step 1: `None` means the slice is not for this node.
+fn tier_of(scope: &Scope, node: &NodeContext) -> Option<Tier> {
+    match (scope, &node.zone, &node.region) {
+        (Scope::Everyone, ..) | (Scope::Zone(_), None, _) => Some(Tier::Everyone),
+        (Scope::Zone(zone), Some(mine), _) => (zone == mine).then_some(Tier::Zone),
+        // Without a zone the node takes zone slices as if unlabelled; a region slice must not turn
+        // that into a zoned Service.
+        (Scope::Region(_), None, _) => Some(Tier::Everyone),
+        (Scope::Region(_), Some(_), None) => Some(Tier::Region),
+        (Scope::Region(region), Some(_), Some(mine)) => (region == mine).then_some(Tier::Region),
+    }
+}
+
+/// Step 3: of several copies in one tier, which the caller's order puts side by side, the ready one
+/// stays, else one that is not terminating.
+fn drop_duplicates<'c, 'a>(
+    in_play: Vec<(Tier, &'c mut Candidate<'a>)>,
+) -> Vec<(Tier, &'c mut Candidate<'a>)> {
+    let rank = |c: &Candidate<'_>| {
+        let conditions = c.endpoint.conditions;
+        (conditions.ready, !conditions.terminating, conditions.serving)
+    };
+    let place = |tier: Tier, c: &Candidate<'_>| (tier, c.endpoint.addr, c.port);
+    let mut kept: Vec<(Tier, &mut Candidate<'a>)> = Vec::with_capacity(in_play.len());
+    for (tier, candidate) in in_play {
+        match kept.last_mut() {
+            Some((other, best)) if place(*other, best) == place(tier, candidate) => {
+                let duplicate = if rank(candidate) > rank(best) {
+                    std::mem::replace(best, candidate)
+                } else {
+                    candidate
+                };
+                duplicate.verdict = Verdict::Unused(WhyNot::Duplicate);
+            }
+            _ => kept.push((tier, candidate)),
+        }
+    }
+    kept
+}
+
+/// Step 4.
+fn decide_zoned(in_play: &mut [(Tier, &mut Candidate<'_>)]) -> Tier {
+    let tier_with = |usable: fn(&Candidate<'_>) -> bool| {
+        in_play.iter().filter(|(_, c)| usable(c)).map(|(tier, _)| *tier).min()
+    };
+    let ready = tier_with(is_ready);
+    let Some(chosen) = ready.or_else(|| tier_with(is_last_resort)) else { return Tier::Zone };
+    for (tier, candidate) in in_play {
+        candidate.verdict = if ready.is_none() {
+            last_resort(candidate, *tier == chosen)
+        } else if !is_ready(candidate) {
+            Verdict::Unused(why_not_ready(candidate))
+        } else {
+            match (*tier, chosen) {
+                (Tier::Zone, _) => Verdict::Used(Why::ZoneSlice),
+                (_, Tier::Zone) => Verdict::Unused(WhyNot::ZoneFirst),
+                _ => Verdict::Used(Why::RegionSlice),
+            }
+        };
+    }
+    chosen
+}
+
+/// Step 5.
+fn decide_plain(in_play: &mut [(Tier, &mut Candidate<'_>)], node: &NodeContext) -> Tier {
+    if !in_play.iter().any(|(_, c)| is_ready(c)) {
+        for (_, candidate) in in_play {
+            candidate.verdict = last_resort(candidate, true);
+        }
+        return Tier::Everyone;
+    }
+    let hint = deciding_hint(in_play, node);
+    for (_, candidate) in in_play {
+        candidate.verdict = if !is_ready(candidate) {
+            Verdict::Unused(why_not_ready(candidate))
+        } else if hint.is_some_and(|hint| !names_us(hint, candidate, node)) {
+            Verdict::Unused(WhyNot::HintedElsewhere)
+        } else {
+            Verdict::Used(hint.unwrap_or(Why::Ready))
+        };
+    }
+    Tier::Everyone
+}
+
+/// The kind of hint that every ready endpoint has and that names us at least once, node hints first.
+fn deciding_hint(in_play: &[(Tier, &mut Candidate<'_>)], node: &NodeContext) -> Option<Why> {
+    [Why::NodeHint, Why::ZoneHint].into_iter().find(|hint| {
+        let mut ready = in_play.iter().map(|(_, c)| &**c).filter(|c| is_ready(c));
+        let complete = ready.clone().all(|c| has_hint(*hint, c));
+        complete && ready.any(|c| names_us(*hint, c, node))
+    })
+}
+
+fn has_hint(hint: Why, candidate: &Candidate<'_>) -> bool {
+    candidate.endpoint.hints.as_ref().is_some_and(|hints| match hint {
+        Why::NodeHint => !hints.nodes.is_empty(),
+        _ => !hints.zones.is_empty(),
+    })
+}
+
+fn names_us(hint: Why, candidate: &Candidate<'_>, node: &NodeContext) -> bool {
+    candidate.endpoint.hints.as_ref().is_some_and(|hints| match hint {
+        Why::NodeHint => hints.nodes.contains(&node.name),
+        _ => node.zone.as_ref().is_some_and(|zone| hints.zones.contains(zone)),
+    })
+}
+
+fn is_ready(candidate: &Candidate<'_>) -> bool {
+    candidate.endpoint.conditions.ready
+}
+
+fn is_last_resort(candidate: &Candidate<'_>) -> bool {
+    candidate.endpoint.conditions.usable_as_last_resort()
+}
+
+fn last_resort(candidate: &Candidate<'_>, in_tier: bool) -> Verdict {
+    match (is_last_resort(candidate), in_tier) {
+        (true, true) => Verdict::Used(Why::LastResort),
+        (true, false) => Verdict::Unused(WhyNot::ZoneFirst),
+        (false, _) => Verdict::Unused(WhyNot::NotReady),
+    }
+}
+
+fn why_not_ready(candidate: &Candidate<'_>) -> WhyNot {
+    if candidate.endpoint.conditions.terminating { WhyNot::Terminating } else { WhyNot::NotReady }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Verdict::Used(Why::Ready) => "ready",
+            Verdict::Used(Why::NodeHint) => "ready, hinted for this node",
+            Verdict::Used(Why::ZoneHint) => "ready, hinted for this zone",
+            Verdict::Used(Why::ZoneSlice) => "ready, in a slice for this zone",
+            Verdict::Used(Why::RegionSlice) => "ready, in a slice for this region",
+            Verdict::Used(Why::LastResort) => {
+                "last resort: terminating but serving, nothing is ready"
+            }
+            Verdict::Unused(WhyNot::NotReady) => "not ready",
+            Verdict::Unused(WhyNot::Terminating) => "terminating, others are ready",
+            Verdict::Unused(WhyNot::HintedElsewhere) => "hinted for others",
+            Verdict::Unused(WhyNot::OtherZone) => "in a slice for another zone or region",
+            Verdict::Unused(WhyNot::Unlabelled) => "in an unlabelled slice of a zoned Service",
+            Verdict::Unused(WhyNot::ZoneFirst) => "for the region; the zone has its own",
+            Verdict::Unused(WhyNot::Duplicate) => "listed twice",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,260 @@
+//! A packet's way through a table, without a kernel: every endpoint it could be given to, or why it
+//! is not. The same packet cases run here and on a real kernel, which keeps this honest.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use zw_model::Protocol;
+
+use crate::element::{Data, Key, Value, decode};
+use crate::ruleset::{Chain, FRONTEND, Field, HookKind, HookPoint, InFamily, Statement};
+use crate::table::Table;
+
+/// The first packet of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Packet {
+    /// Where it enters the node's hooks.
+    pub origin: Origin,
+    /// Source address.
+    pub from: IpAddr,
+    /// Destination.
+    pub to: SocketAddr,
+    /// Transport protocol.
+    pub protocol: Protocol,
+}
+
+/// Where a packet comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// A process on the node itself.
+    Node,
+    /// A pod or anything else that reaches the node through an interface.
+    Elsewhere,
+}
+
+/// What becomes of a packet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fate {
+    /// Given to one of these, each as likely as the number of slots it holds.
+    Redirected(BTreeSet<Outcome>),
+    /// Refused with an ICMP message.
+    Rejected,
+    /// Not Zoneward's business: goes where it was sent.
+    Untouched,
+}
+
+/// One way a packet can leave the node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Outcome {
+    /// The endpoint.
+    pub to: SocketAddr,
+    /// The endpoint sees the node's address as the source.
+    pub masqueraded: bool,
+}
+
+/// A packet's fate and the rules it met.
+#[derive(Debug, Clone)]
+pub struct Walk {
+    /// The end.
+    pub fate: Fate,
+    /// Each rule that matched, as `chain: rule`, in order.
+    pub rules: Vec<String>,
+}
+
+/// The packet on its way: what the rules have made of it so far.
+struct Walker<'a> {
+    table: &'a Table,
+    packet: Packet,
+    mark: u32,
+    /// Every endpoint the packet may have been given to.
+    redirected: Option<Vec<SocketAddr>>,
+    rules: Vec<String>,
+}
+
+/// How a chain ends.
+enum End {
+    /// At its last rule: the caller, or the next chain at the hook, goes on.
+    Continue,
+    /// The packet is settled at this hook.
+    Settled,
+    Masqueraded,
+    Rejected,
+}
+
+/// Sends a packet through the table.
+pub fn walk(table: &Table, packet: Packet) -> Walk {
+    let mut walker = Walker { table, packet, mark: 0, redirected: None, rules: Vec::new() };
+    let (first, second) = match packet.origin {
+        Origin::Node => (HookPoint::Output, HookPoint::Output),
+        // Whether it is for the node itself or through it, the same rules ask.
+        Origin::Elsewhere => (HookPoint::Prerouting, HookPoint::Forward),
+    };
+    walker.hook(HookKind::Nat, first);
+    if matches!(walker.hook(HookKind::Filter, second), End::Rejected) {
+        return Walk { fate: Fate::Rejected, rules: walker.rules };
+    }
+    let Some(backends) = walker.redirected.clone() else {
+        return Walk { fate: Fate::Untouched, rules: walker.rules };
+    };
+    let mark = walker.mark;
+    let outcomes = backends.into_iter().map(|to| {
+        walker.packet.to = to;
+        walker.mark = mark;
+        let end = walker.hook(HookKind::Nat, HookPoint::Postrouting);
+        Outcome { to, masqueraded: matches!(end, End::Masqueraded) }
+    });
+    let fate = Fate::Redirected(outcomes.collect());
+    Walk { fate, rules: walker.rules }
+}
+
+impl Walker<'_> {
+    fn hook(&mut self, kind: HookKind, point: HookPoint) -> End {
+        let table = self.table;
+        let at_hook = |chain: &&Chain| {
+            chain.hook.is_some_and(|hook| hook.kind == kind && hook.point == point)
+        };
+        for chain in table.chains.values().filter(at_hook) {
+            match self.chain(chain) {
+                End::Continue => {}
+                end => return end,
+            }
+        }
+        End::Continue
+    }
+
+    fn chain(&mut self, chain: &Chain) -> End {
+        for rule in &chain.rules {
+            let mut text = None;
+            for statement in rule {
+                match self.statement(statement) {
+                    Step::NoMatch => {
+                        text = None;
+                        break;
+                    }
+                    Step::Match => text = Some(rule),
+                    Step::Jump(name) => {
+                        self.note(chain, rule);
+                        match self.named(&name) {
+                            End::Continue => {}
+                            end => return end,
+                        }
+                        text = None;
+                    }
+                    Step::Goto(name) => {
+                        self.note(chain, rule);
+                        // A goto's end is the end of the chain that was left.
+                        return self.named(&name);
+                    }
+                    Step::End(end) => {
+                        self.note(chain, rule);
+                        return end;
+                    }
+                }
+            }
+            if let Some(rule) = text {
+                self.note(chain, rule);
+            }
+        }
+        End::Continue
+    }
+
+    fn named(&mut self, name: &str) -> End {
+        let table = self.table;
+        table.chains.get(name).map_or(End::Continue, |chain| self.chain(chain))
+    }
+
+    fn note(&mut self, chain: &Chain, rule: &Vec<Statement>) {
+        self.rules.push(format!("{}: {}", chain.name, InFamily(self.table.family, rule)));
+    }
+
+    fn statement(&mut self, statement: &Statement) -> Step {
+        let matched = |yes: bool| if yes { Step::Match } else { Step::NoMatch };
+        match statement {
+            Statement::New => Step::Match,
+            Statement::Redirected => matched(self.redirected.is_some()),
+            Statement::NotFrom(net) => matched(!net.contains(&self.packet.from)),
+            Statement::In(key, set) => matched(self.look_up(key, *set, None).is_some()),
+            Statement::Dispatch(key, set) => match self.look_up(key, *set, None) {
+                Some(Data::Goto(chain)) => Step::Goto(chain),
+                _ => Step::NoMatch,
+            },
+            Statement::Marked(bit) => matched(self.mark & bit == *bit),
+            Statement::Mark(bit) => {
+                self.mark |= bit;
+                Step::Match
+            }
+            Statement::Unmark(bit) => {
+                self.mark ^= bit;
+                Step::Match
+            }
+            Statement::Dnat { slots, map } => {
+                let key = [FRONTEND, &[Field::Pick(*slots)]].concat();
+                let backends: Option<Vec<SocketAddr>> = (0..*slots)
+                    .map(|slot| match self.look_up(&key, *map, Some(slot))? {
+                        Data::Value(value) => self.socket_address(&value),
+                        _ => None,
+                    })
+                    .collect();
+                // An empty slot would let the packet through unchanged; that is a planning error,
+                // and shows as an untouched packet.
+                self.redirected = backends;
+                if let Some(first) = self.redirected.as_ref().and_then(|b| b.first()) {
+                    self.packet.to = *first;
+                    Step::End(End::Settled)
+                } else {
+                    Step::NoMatch
+                }
+            }
+            Statement::Masquerade => Step::End(End::Masqueraded),
+            Statement::Reject => Step::End(End::Rejected),
+            Statement::Jump(chain) => Step::Jump((*chain).into()),
+            Statement::Goto(chain) => Step::Goto((*chain).into()),
+        }
+    }
+
+    fn look_up(&self, fields: &[Field], set: crate::SetName, slot: Option<u32>) -> Option<Data> {
+        let key = fields.iter().fold(Key::new(), |key, field| match field {
+            Field::Saddr => key.addr(self.packet.from),
+            Field::Daddr => key.addr(self.packet.to.ip()),
+            Field::Protocol => key.protocol(self.packet.protocol),
+            Field::Dport => key.port(self.packet.to.port()),
+            Field::Pick(_) => key.slot(slot.unwrap_or(0)),
+        });
+        Some(self.table.elements.get(&set)?.get(&key)?.data.clone())
+    }
+
+    fn socket_address(&self, value: &Key) -> Option<SocketAddr> {
+        match decode(self.table.family, &[Field::Daddr, Field::Dport], value)?.as_slice() {
+            [Value::Addr(addr), Value::Port(port)] => Some(SocketAddr::new(*addr, *port)),
+            _ => None,
+        }
+    }
+}
+
+enum Step {
+    Match,
+    NoMatch,
+    Jump(String),
+    Goto(String),
+    End(End),
+}
+
+impl fmt::Display for Fate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fate::Rejected => f.write_str("rejected"),
+            Fate::Untouched => f.write_str("untouched"),
+            Fate::Redirected(outcomes) => {
+                f.write_str("reaches")?;
+                outcomes.iter().try_for_each(|outcome| {
+                    write!(f, " {}", outcome.to)?;
+                    if outcome.masqueraded { f.write_str(" (as the node)") } else { Ok(()) }
+                })
+            }
+        }
+    }
+}
+
+#[cfg(all(test, feature = "testing"))]
+mod tests;

@@ -1,0 +1,30 @@
+//! The packet cases on the walker.
+
+use zw_model::Family;
+
+use crate::table::Table;
+use crate::testing::cases;
+use crate::walk::walk;
+
+#[test]
+fn every_packet_meets_its_fate() {
+    let mut rows = 0;
+    for family in Family::BOTH {
+        for case in cases(family) {
+            let table = Table::of(&case.world.desired(), family).unwrap();
+            for row in &case.rows {
+                let walk = walk(&table, row.packet(family));
+                assert_eq!(
+                    walk.fate,
+                    row.fate(family),
+                    "{family}, {}: {}\nrules met:\n  {}\n{table}",
+                    case.name,
+                    row.name,
+                    walk.rules.join("\n  ")
+                );
+                rows += 1;
+            }
+        }
+    }
+    assert!(rows >= 90, "only {rows} rows ran");
+}

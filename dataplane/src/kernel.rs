@@ -1,0 +1,234 @@
+//! The kernel's side of the table: read it back, change it, remove it. Blocking; see
+//! [`crate::Writer`] for the thread it runs on.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::thread;
+use std::time::Duration;
+
+use zw_model::Family;
+use zw_netlink::Error;
+use zw_netlink::nft::{Batch, DumpedElement, ElementData, SetInfo, Socket};
+use zw_plan::{
+    Actual, ActualTable, Changes, Data, Element, Key, PlanConfig, SetName, TABLE, base_table, sets,
+};
+
+use crate::error::WriteError;
+use crate::nft::encode::{chain_spec, describe, encode, set_spec};
+use crate::nft::family as netlink_family;
+
+/// How often a read that was torn by somebody's change is begun again.
+const READ_ATTEMPTS: u32 = 10;
+
+/// After a large insert the kernel rearranges a map in the background, and reading it meanwhile is
+/// torn without end: the first pause before the next attempt, doubling.
+const FIRST_PAUSE: Duration = Duration::from_millis(2);
+
+/// A connection to nf_tables in the network namespace it was opened in.
+pub struct Kernel {
+    socket: Socket,
+}
+
+/// The tables at one generation of the ruleset.
+#[derive(Debug)]
+pub struct ReadBack {
+    /// What is there.
+    pub actual: Actual,
+    /// The ruleset's generation; a commit that expects it fails if anybody was faster.
+    pub generation: u32,
+}
+
+/// What a commit sent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Committed {
+    /// Netlink bytes; 0 if there was nothing to do.
+    pub bytes: usize,
+}
+
+impl Kernel {
+    /// Connects, in the calling thread's network namespace.
+    pub fn open() -> Result<Self, WriteError> {
+        Ok(Self { socket: Socket::open().map_err(|error| reading("a netlink socket", error))? })
+    }
+
+    /// Reads our tables: names, fingerprints and elements, all of one generation.
+    pub fn read_back(&mut self) -> Result<ReadBack, WriteError> {
+        retrying("the table zoneward", || self.try_read_back())
+    }
+
+    /// Applies changes, all or nothing. `generation`: only if the ruleset is still that one. A change
+    /// computed from a full read needs it; a small one need not, because the elements it names refuse
+    /// it if they are not as we thought, and other tables' changes also raise the generation.
+    pub fn commit(
+        &mut self,
+        changes: &Changes,
+        generation: Option<u32>,
+    ) -> Result<Committed, WriteError> {
+        if changes.is_empty() {
+            return Ok(Committed::default());
+        }
+        let mut batch = encode(changes);
+        if let Some(generation) = generation {
+            batch.expect_generation(generation);
+        }
+        match self.socket.commit(&mut batch) {
+            Ok(committed) => Ok(Committed { bytes: committed.bytes }),
+            Err(Error::StaleGeneration) => Err(WriteError::Overtaken),
+            Err(Error::Refused { op, errno, message }) => Err(WriteError::Refused {
+                object: op.map_or_else(|| "the transaction".into(), |op| describe(changes, op)),
+                message,
+                source: io::Error::from_raw_os_error(errno),
+            }),
+            Err(error) => Err(WriteError::Socket(error)),
+        }
+    }
+
+    /// Removes our tables; says which were there.
+    pub fn remove(&mut self) -> Result<Vec<Family>, WriteError> {
+        let present = self.present()?;
+        let mut batch = Batch::new();
+        for family in &present {
+            batch.delete_table(netlink_family(*family), TABLE);
+        }
+        self.socket.commit(&mut batch).map_err(|error| reading("the table zoneward", error))?;
+        Ok(present)
+    }
+
+    /// The families in which our table exists.
+    pub fn present(&mut self) -> Result<Vec<Family>, WriteError> {
+        let tables = self.socket.tables().map_err(|error| reading("the list of tables", error))?;
+        let ours = |family: &Family| {
+            tables.iter().any(|(of, name)| *of == netlink_family(*family) && name == TABLE)
+        };
+        Ok(Family::BOTH.into_iter().filter(ours).collect())
+    }
+
+    /// The ruleset's generation.
+    pub fn generation(&mut self) -> Result<u32, WriteError> {
+        self.socket.generation().map_err(|error| reading("the ruleset's generation", error))
+    }
+
+    /// How many connections each Service port has had, by its key in the set.
+    pub fn connections(&mut self, family: Family) -> Result<HashMap<Key, u64>, WriteError> {
+        let set = SetName::Connections.as_str();
+        retrying("the connection counters", || {
+            let mut counts = HashMap::new();
+            self.socket.elements(netlink_family(family), TABLE, set, &mut |element| {
+                if let (Some(key), Some((packets, _))) =
+                    (Key::from_bytes(element.key), element.counter)
+                {
+                    counts.insert(key, packets);
+                }
+            })?;
+            Ok(counts)
+        })
+    }
+
+    fn try_read_back(&mut self) -> Result<ReadBack, Error> {
+        let generation = self.socket.generation()?;
+        let tables = self.socket.tables()?;
+        let mut actual = Actual::default();
+        for family in Family::BOTH {
+            if tables.iter().any(|(of, name)| *of == netlink_family(family) && name == TABLE) {
+                actual.tables.insert(family, self.read_table(family)?);
+            }
+        }
+        if self.socket.generation()? != generation {
+            return Err(Error::Interrupted);
+        }
+        Ok(ReadBack { actual, generation })
+    }
+
+    fn read_table(&mut self, family: Family) -> Result<ActualTable, Error> {
+        let mut table = ActualTable::default();
+        self.read_chains(family, &mut table)?;
+        let present = self.socket.sets(netlink_family(family), TABLE)?;
+        let mut known = BTreeMap::new();
+        for info in present {
+            match sets().into_iter().find(|def| def.name.as_str() == info.name) {
+                None => table.unknown_sets.push(info.name),
+                Some(def) => {
+                    table.incompatible |= !same_set(&info, &set_spec(family, &def));
+                    known.insert(def.name, ());
+                }
+            }
+        }
+        // Elements of a table that is replaced as a whole are of no interest.
+        for name in known.into_keys().filter(|_| !table.incompatible) {
+            table.sets.insert(name, self.read_elements(family, name)?);
+        }
+        Ok(table)
+    }
+
+    fn read_chains(&mut self, family: Family, table: &mut ActualTable) -> Result<(), Error> {
+        let base = base_table(&PlanConfig::default());
+        let mut rules = self.socket.rules(netlink_family(family), TABLE)?;
+        for info in self.socket.chains(netlink_family(family), TABLE)? {
+            // A chain that is no base chain of ours must not have a hook, and the other way round.
+            let want = base.iter().find(|chain| chain.name == info.name);
+            let hook = want.and_then(|chain| chain_spec(chain).hook);
+            table.incompatible |= hook != info.hook;
+            let fingerprints = rules.remove(&info.name).unwrap_or_default();
+            table.chains.insert(info.name, fingerprints);
+        }
+        Ok(())
+    }
+
+    fn read_elements(
+        &mut self,
+        family: Family,
+        set: SetName,
+    ) -> Result<HashMap<Key, Element>, Error> {
+        let mut elements = HashMap::new();
+        let mut take = |dumped: DumpedElement<'_>| {
+            // A key of another length cannot be in a set whose type is ours.
+            let Some(key) = Key::from_bytes(dumped.key) else { return };
+            let data = match dumped.data {
+                None => Data::Nothing,
+                Some(ElementData::Goto(chain)) => Data::Goto(chain.into()),
+                Some(ElementData::Value(bytes)) => {
+                    Key::from_bytes(bytes).map_or(Data::Foreign, Data::Value)
+                }
+                Some(_) => Data::Foreign,
+            };
+            elements.insert(key, Element { key, data, comment: dumped.comment.map(Into::into) });
+        };
+        self.socket.elements(netlink_family(family), TABLE, set.as_str(), &mut take)?;
+        Ok(elements)
+    }
+}
+
+/// Reads again what was torn by somebody's change, or went away while it was read.
+fn retrying<T>(what: &str, mut read: impl FnMut() -> Result<T, Error>) -> Result<T, WriteError> {
+    const ENOENT: i32 = 2;
+    let mut attempt = 0;
+    loop {
+        match read() {
+            Err(Error::Interrupted | Error::Refused { errno: ENOENT, .. })
+                if attempt + 1 < READ_ATTEMPTS =>
+            {
+                thread::sleep(FIRST_PAUSE * 2u32.pow(attempt));
+                attempt += 1;
+            }
+            outcome => return outcome.map_err(|error| reading(what, error)),
+        }
+    }
+}
+
+fn same_set(info: &SetInfo, spec: &zw_netlink::nft::SetSpec) -> bool {
+    info.flags == spec.flags()
+        && info.key_len == spec.key_len()
+        && info.counter == spec.counter
+        && info.userdata == spec.userdata()
+}
+
+fn reading(what: &str, error: Error) -> WriteError {
+    match error {
+        Error::Refused { errno, message, .. } => WriteError::Refused {
+            object: format!("access to {what}"),
+            message,
+            source: io::Error::from_raw_os_error(errno),
+        },
+        error => WriteError::Socket(error),
+    }
+}

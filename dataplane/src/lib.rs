@@ -1,0 +1,16 @@
+//! Zoneward's kernel side: reads the table back as `zw-plan` understands it and writes planned
+//! changes in one transaction for both families.
+//!
+//! The only part that touches nf_tables. Owns its own table `zoneward` in `ip` and `ip6`; never reads
+//! or writes any other, never runs a program.
+
+mod error;
+mod kernel;
+mod nft;
+mod probe;
+mod writer;
+
+pub use error::{Reaction, WriteError};
+pub use kernel::{Committed, Kernel, ReadBack};
+pub use probe::{Capability, probe};
+pub use writer::Writer;

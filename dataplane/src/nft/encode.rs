@@ -1,0 +1,181 @@
+//! Changes to one netlink batch, remembering which operation is which object, so that a refusal can
+//! be told in words.
+
+use zw_model::Family;
+use zw_netlink::nft::{
+    Batch, ChainSpec, Element, ElementData, Hook, HookKind, HookPoint, OpId, SetData, SetSpec,
+    TypeOf,
+};
+use zw_plan::{Chain, Changes, Data, Field, Key, SetDef, TABLE, TableChanges, decode, sets};
+
+use super::rules;
+
+/// Encodes all changes, in an order the kernel accepts: what is referred to before what refers.
+pub(crate) fn encode(changes: &Changes) -> Batch {
+    let mut batch = Batch::new();
+    for (family, table) in &changes.tables {
+        encode_table(*family, table, &mut batch);
+    }
+    batch
+}
+
+fn encode_table(of: Family, changes: &TableChanges, batch: &mut Batch) {
+    let family = super::family(of);
+    if changes.delete_table {
+        batch.delete_table(family, TABLE);
+    }
+    if changes.add_table {
+        batch.add_table(family, TABLE, None);
+    }
+    for set in &changes.add_sets {
+        batch.add_set(family, TABLE, &set_spec(of, set));
+    }
+    for chain in &changes.add_chains {
+        batch.add_chain(family, TABLE, &chain_spec(chain));
+    }
+    for chain in &changes.rewrite_chains {
+        batch.flush_chain(family, TABLE, &chain.name);
+    }
+    for chain in changes.add_chains.iter().chain(&changes.rewrite_chains) {
+        for (rule, fingerprint) in chain.rules.iter().zip(chain.fingerprints(of)) {
+            let exprs = rules::encode(of, rule);
+            batch.add_rule(family, TABLE, &chain.name, &exprs, Some(&fingerprint));
+        }
+    }
+    for (set, keys) in &changes.delete_elements {
+        for key in keys {
+            batch.delete_element(family, TABLE, set.as_str(), key.as_bytes());
+        }
+    }
+    for (set, elements) in &changes.add_elements {
+        for element in elements {
+            let data = match &element.data {
+                Data::Goto(chain) => Some(ElementData::Goto(chain)),
+                Data::Value(value) => Some(ElementData::Value(value.as_bytes())),
+                Data::Nothing | Data::Foreign => None,
+            };
+            let element = Element {
+                key: element.key.as_bytes(),
+                key_end: None,
+                data,
+                timeout: None,
+                comment: element.comment.as_deref(),
+            };
+            batch.add_element(family, TABLE, set.as_str(), &element);
+        }
+    }
+    for chain in &changes.delete_chains {
+        batch.delete_chain(family, TABLE, chain);
+    }
+    for set in &changes.delete_sets {
+        batch.delete_set(family, TABLE, set);
+    }
+}
+
+/// What the operation of this number was about. Walks the changes in the order of [`encode_table`];
+/// only a refusal pays for it.
+pub(crate) fn describe(changes: &Changes, op: OpId) -> String {
+    let at = op.0 as usize;
+    changes
+        .tables
+        .iter()
+        .flat_map(|(family, table)| describe_table(*family, table))
+        .nth(at)
+        .unwrap_or_else(|| format!("operation {at}"))
+}
+
+fn describe_table(family: Family, changes: &TableChanges) -> impl Iterator<Item = String> {
+    let table = move |verb: &str| format!("{verb} the {family} table {TABLE}");
+    let rules = changes.add_chains.iter().chain(&changes.rewrite_chains).flat_map(move |chain| {
+        (1..=chain.rules.len()).map(move |n| format!("rule {n} of {family} chain {}", chain.name))
+    });
+    let deleted = changes.delete_elements.iter().flat_map(move |(set, keys)| {
+        keys.iter().map(move |key| {
+            format!("delete {family} element {} of {set}", show(family, set.as_str(), key))
+        })
+    });
+    let added = changes.add_elements.iter().flat_map(move |(set, elements)| {
+        elements.iter().map(move |element| {
+            let of =
+                element.comment.as_ref().map(|name| format!(" for {name}")).unwrap_or_default();
+            format!("{family} element {} of {set}{of}", show(family, set.as_str(), &element.key))
+        })
+    });
+    changes
+        .delete_table
+        .then(|| table("delete"))
+        .into_iter()
+        .chain(changes.add_table.then(|| table("add")))
+        .chain(changes.add_sets.iter().map(move |set| format!("{family} set {}", set.name)))
+        .chain(changes.add_chains.iter().map(move |chain| format!("{family} chain {}", chain.name)))
+        .chain(
+            changes.rewrite_chains.iter().map(move |c| format!("flush {family} chain {}", c.name)),
+        )
+        .chain(rules)
+        .chain(deleted)
+        .chain(added)
+        .chain(
+            changes.delete_chains.iter().map(move |chain| format!("delete {family} chain {chain}")),
+        )
+        .chain(changes.delete_sets.iter().map(move |set| format!("delete {family} set {set}")))
+}
+
+fn show(family: Family, set: &str, key: &Key) -> String {
+    let def = sets().into_iter().find(|def| def.name.as_str() == set);
+    match def.and_then(|def| decode(family, def.key, key)) {
+        Some(values) => values.iter().map(ToString::to_string).collect::<Vec<_>>().join(" . "),
+        None => format!("{key:?}"),
+    }
+}
+
+/// A set as the kernel is told of it.
+pub(crate) fn set_spec(family: Family, set: &SetDef) -> SetSpec {
+    let type_of = |fields: &[Field]| -> Vec<TypeOf> {
+        fields
+            .iter()
+            .map(|field| match (field, family) {
+                (Field::Saddr, Family::V4) => TypeOf::IpSaddr,
+                (Field::Saddr, Family::V6) => TypeOf::Ip6Saddr,
+                (Field::Daddr, Family::V4) => TypeOf::IpDaddr,
+                (Field::Daddr, Family::V6) => TypeOf::Ip6Daddr,
+                (Field::Protocol, _) => TypeOf::MetaL4proto,
+                (Field::Dport, _) => TypeOf::ThDport,
+                (Field::Pick(modulus), _) => TypeOf::NumgenRandom { modulus: *modulus },
+            })
+            .collect()
+    };
+    SetSpec {
+        name: set.name.as_str().into(),
+        key: type_of(set.key),
+        data: match set.data {
+            zw_plan::SetData::None => SetData::None,
+            zw_plan::SetData::Verdict => SetData::Verdict,
+            zw_plan::SetData::Fields(fields) => SetData::Fields(type_of(fields)),
+        },
+        counter: set.counter,
+        timeout: None,
+        dynamic: false,
+        interval: false,
+        size: None,
+        comment: None,
+    }
+}
+
+/// A chain as the kernel is told of it, without its rules.
+pub(crate) fn chain_spec(chain: &Chain) -> ChainSpec {
+    let hook = chain.hook.map(|hook| Hook {
+        kind: match hook.kind {
+            zw_plan::HookKind::Filter => HookKind::Filter,
+            zw_plan::HookKind::Nat => HookKind::Nat,
+        },
+        point: match hook.point {
+            zw_plan::HookPoint::Prerouting => HookPoint::Prerouting,
+            zw_plan::HookPoint::Input => HookPoint::Input,
+            zw_plan::HookPoint::Forward => HookPoint::Forward,
+            zw_plan::HookPoint::Output => HookPoint::Output,
+            zw_plan::HookPoint::Postrouting => HookPoint::Postrouting,
+        },
+        priority: hook.priority,
+    });
+    ChainSpec { name: chain.name.clone(), hook, comment: None }
+}

@@ -1,0 +1,142 @@
+//! Statements to nf_tables expressions. Above each: the rule in nft's syntax.
+
+use ipnet::IpNet;
+use zw_model::Family;
+use zw_netlink::nft::{
+    CmpOp, CtKey, Expr, MetaKey, PayloadBase, REG_VERDICT, REG32_00, RejectWith, Verdict,
+};
+use zw_plan::{Field, Rule, Statement};
+
+/// `IP_CT_NEW` as a bit of `ct state`.
+const STATE_NEW: u32 = 1 << 3;
+/// `IPS_DST_NAT`
+const STATUS_DNAT: u32 = 1 << 5;
+/// `th dport` starts here in TCP, UDP and SCTP alike.
+const DPORT_OFFSET: u32 = 2;
+
+/// One rule.
+pub(crate) fn encode(family: Family, rule: &Rule) -> Vec<Expr> {
+    rule.iter().flat_map(|statement| encode_statement(family, statement)).collect()
+}
+
+fn encode_statement(family: Family, statement: &Statement) -> Vec<Expr> {
+    match statement {
+        // ct state new
+        Statement::New => has_bit(Expr::Ct { key: CtKey::State, dreg: REG32_00 }, STATE_NEW),
+        // ct status dnat
+        Statement::Redirected => {
+            has_bit(Expr::Ct { key: CtKey::Status, dreg: REG32_00 }, STATUS_DNAT)
+        }
+        // ip saddr != 10.244.0.0/16
+        Statement::NotFrom(net) => not_from(family, *net),
+        // ip daddr . meta l4proto . th dport @connections
+        Statement::In(key, set) => look_up(family, key, set.as_str(), None),
+        // ip daddr . meta l4proto . th dport vmap @services
+        Statement::Dispatch(key, set) => look_up(family, key, set.as_str(), Some(REG_VERDICT)),
+        // meta mark & 0x00004000 == 0x00004000
+        Statement::Marked(bit) => vec![
+            Expr::Meta { key: MetaKey::Mark, dreg: REG32_00 },
+            keep(*bit),
+            Expr::Cmp { sreg: REG32_00, op: CmpOp::Eq, data: bit.to_ne_bytes().to_vec() },
+        ],
+        // meta mark set meta mark | 0x00004000
+        Statement::Mark(bit) => set_mark(!bit, *bit),
+        // meta mark set meta mark ^ 0x00004000
+        Statement::Unmark(bit) => set_mark(u32::MAX, *bit),
+        // dnat ip to ip daddr . meta l4proto . th dport . numgen random mod 3 map @endpoints
+        Statement::Dnat { slots, map } => {
+            let key = [Field::Daddr, Field::Protocol, Field::Dport, Field::Pick(*slots)];
+            let mut exprs = look_up(family, &key, map.as_str(), Some(REG32_00));
+            exprs.push(Expr::Nat {
+                dnat: true,
+                family: super::family(family),
+                addr_reg: REG32_00,
+                port_reg: Some(REG32_00 + registers(family, Field::Daddr)),
+                flags: 0,
+            });
+            exprs
+        }
+        // masquerade fully-random
+        Statement::Masquerade => vec![Expr::Masquerade { fully_random: true }],
+        // reject
+        Statement::Reject => vec![Expr::Reject(RejectWith::IcmpPortUnreachable)],
+        // jump dispatch
+        Statement::Jump(chain) => vec![Expr::Verdict(Verdict::Jump((*chain).into()))],
+        // goto leave-as-node
+        Statement::Goto(chain) => vec![Expr::Verdict(Verdict::Goto((*chain).into()))],
+    }
+}
+
+/// Loads a concatenation into consecutive registers and looks it up.
+fn look_up(family: Family, key: &[Field], set: &str, dreg: Option<u32>) -> Vec<Expr> {
+    let mut register = REG32_00;
+    let mut exprs = Vec::with_capacity(key.len() + 1);
+    for field in key {
+        exprs.push(load(family, *field, register));
+        register += registers(family, *field);
+    }
+    exprs.push(Expr::Lookup { set: set.into(), sreg: REG32_00, dreg, invert: false });
+    exprs
+}
+
+fn load(family: Family, field: Field, dreg: u32) -> Expr {
+    // Where the addresses stand in an IPv4 and in an IPv6 header.
+    let (source, destination, len) = match family {
+        Family::V4 => (12, 16, 4),
+        Family::V6 => (8, 24, 16),
+    };
+    let network = |offset| Expr::Payload { base: PayloadBase::Network, offset, len, dreg };
+    match field {
+        Field::Saddr => network(source),
+        Field::Daddr => network(destination),
+        Field::Protocol => Expr::Meta { key: MetaKey::L4proto, dreg },
+        Field::Dport => {
+            Expr::Payload { base: PayloadBase::Transport, offset: DPORT_OFFSET, len: 2, dreg }
+        }
+        Field::Pick(modulus) => Expr::Numgen { dreg, modulus, random: true },
+    }
+}
+
+/// How many 4-byte registers a field takes.
+fn registers(family: Family, field: Field) -> u32 {
+    match (field, family) {
+        (Field::Saddr | Field::Daddr, Family::V6) => 4,
+        _ => 1,
+    }
+}
+
+fn has_bit(load: Expr, bit: u32) -> Vec<Expr> {
+    let nothing = 0u32.to_ne_bytes().to_vec();
+    vec![load, keep(bit), Expr::Cmp { sreg: REG32_00, op: CmpOp::Neq, data: nothing }]
+}
+
+fn keep(bits: u32) -> Expr {
+    bitwise(bits, 0)
+}
+
+fn bitwise(mask: u32, xor: u32) -> Expr {
+    let (mask, xor) = (mask.to_ne_bytes().to_vec(), xor.to_ne_bytes().to_vec());
+    Expr::Bitwise { sreg: REG32_00, dreg: REG32_00, mask, xor }
+}
+
+fn set_mark(mask: u32, xor: u32) -> Vec<Expr> {
+    vec![
+        Expr::Meta { key: MetaKey::Mark, dreg: REG32_00 },
+        bitwise(mask, xor),
+        Expr::MetaSet { key: MetaKey::Mark, sreg: REG32_00 },
+    ]
+}
+
+fn not_from(family: Family, net: IpNet) -> Vec<Expr> {
+    let bytes = |addr: std::net::IpAddr| match addr {
+        std::net::IpAddr::V4(v4) => v4.octets().to_vec(),
+        std::net::IpAddr::V6(v6) => v6.octets().to_vec(),
+    };
+    let (mask, network) = (bytes(net.netmask()), bytes(net.network()));
+    let nothing = vec![0; mask.len()];
+    vec![
+        load(family, Field::Saddr, REG32_00),
+        Expr::Bitwise { sreg: REG32_00, dreg: REG32_00, mask, xor: nothing },
+        Expr::Cmp { sreg: REG32_00, op: CmpOp::Neq, data: network },
+    ]
+}

@@ -1,0 +1,100 @@
+//! What this kernel and these permissions allow, one answer per capability.
+//!
+//! Tried in the table itself, never in a stranger's: a throw-away table of another name is made and
+//! removed in one transaction, so nothing of it is ever visible.
+
+use std::fs;
+use std::path::Path;
+
+use zw_model::Family;
+use zw_netlink::Error;
+use zw_netlink::nft::{Batch, Socket};
+use zw_plan::{PlanConfig, base_table, sets};
+
+use crate::nft::encode::{chain_spec, set_spec};
+use crate::nft::{family as netlink_family, rules};
+
+/// One line of `zoneward check`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Capability {
+    /// What it is.
+    pub name: String,
+    /// Why it is missing and how to get it; `None`: it is there.
+    pub missing: Option<String>,
+    /// Without it nothing can be programmed.
+    pub required: bool,
+}
+
+/// Tries everything Zoneward needs.
+pub fn probe() -> Vec<Capability> {
+    let mut found = Vec::new();
+    let mut socket = match Socket::open() {
+        Ok(socket) => socket,
+        Err(error) => {
+            let why =
+                format!("{error}; the kernel needs CONFIG_NETFILTER_NETLINK (module nfnetlink)");
+            return vec![Capability { name: "netlink".into(), missing: Some(why), required: true }];
+        }
+    };
+    let readable = socket.generation().err().map(|error| explain(&error));
+    found.push(Capability { name: "nf_tables".into(), missing: readable, required: true });
+    for family in Family::BOTH {
+        let missing = try_ruleset(&mut socket, family).err().map(|error| explain(&error));
+        let name = format!("{family} ruleset");
+        // A host without IPv6 is a host with IPv4 only.
+        found.push(Capability { name, missing, required: family == Family::V4 });
+    }
+    for (name, path) in [
+        ("IPv4 forwarding", "/proc/sys/net/ipv4/ip_forward"),
+        ("IPv6 forwarding", "/proc/sys/net/ipv6/conf/all/forwarding"),
+    ] {
+        found.push(Capability { name: name.into(), missing: switched_off(path), required: false });
+    }
+    found
+}
+
+/// The whole ruleset without Services, under another name, taken back in the same transaction.
+fn try_ruleset(socket: &mut Socket, of: Family) -> Result<(), Error> {
+    const TRIAL: &str = "zoneward-check";
+    let family = netlink_family(of);
+    let mut batch = Batch::new();
+    batch.add_table(family, TRIAL, None);
+    for set in sets() {
+        batch.add_set(family, TRIAL, &set_spec(of, &set));
+    }
+    let chains = base_table(&PlanConfig::default());
+    for chain in &chains {
+        batch.add_chain(family, TRIAL, &chain_spec(chain));
+    }
+    for chain in &chains {
+        for rule in &chain.rules {
+            batch.add_rule(family, TRIAL, &chain.name, &rules::encode(of, rule), None);
+        }
+    }
+    batch.delete_table(family, TRIAL);
+    socket.commit(&mut batch).map(|_| ())
+}
+
+fn explain(error: &Error) -> String {
+    const EPERM: i32 = 1;
+    const ENOENT: i32 = 2;
+    const EOPNOTSUPP: i32 = 95;
+    match error {
+        Error::Refused { errno: EPERM, .. } => {
+            "not permitted; run as root, or give the container the capability NET_ADMIN".into()
+        }
+        Error::Refused { errno: ENOENT | EOPNOTSUPP, .. } => format!(
+            "{error}; the kernel needs CONFIG_NF_TABLES with NAT, masquerade and reject \
+             (modules nf_tables, nft_chain_nat, nft_masq, nft_reject, nft_numgen, nft_ct), 5.13 or newer"
+        ),
+        error => error.to_string(),
+    }
+}
+
+fn switched_off(path: &str) -> Option<String> {
+    match fs::read_to_string(Path::new(path)) {
+        Ok(value) if value.trim() == "1" => None,
+        Ok(_) => Some(format!("off, so pods' packets are not routed; write 1 to {path}")),
+        Err(error) => Some(format!("{path}: {error}")),
+    }
+}
