@@ -32,6 +32,9 @@ pub(crate) struct StateSource {
     holders: HashMap<ObjectId, BTreeSet<PathBuf>>,
     /// The last reason why the path as a whole could not be read, so that it is told once.
     unreadable: Option<String>,
+    /// Files that were not there the last time. Editors delete and write anew, and a folder read during
+    /// a rename may show neither name: only who is missing twice is gone.
+    missing: BTreeSet<PathBuf>,
     read: bool,
 }
 
@@ -98,6 +101,7 @@ impl StateSource {
             files: BTreeMap::new(),
             holders: HashMap::new(),
             unreadable: None,
+            missing: BTreeSet::new(),
             read: false,
         }
     }
@@ -130,8 +134,10 @@ impl StateSource {
         self.unreadable = None;
 
         let mut touched: BTreeSet<ObjectId> = BTreeSet::new();
-        let gone: Vec<PathBuf> =
+        let missing: BTreeSet<PathBuf> =
             self.files.keys().filter(|path| !found.contains_key(*path)).cloned().collect();
+        let gone: Vec<PathBuf> = missing.intersection(&self.missing).cloned().collect();
+        self.missing = missing;
         for path in gone {
             let objects = self.files.remove(&path).unwrap_or_default().objects;
             self.hand_over(&path, objects.keys(), [].into_iter());

@@ -6,13 +6,20 @@
 
 use std::io;
 use std::mem;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 
 use crate::{Namespace, Protocol};
+
+/// The lowest port a UDP probe is sent from; well above what labs serve.
+const FIRST_PORT: u16 = 10_240;
+/// How many ports in a row may be taken.
+const BIND_ATTEMPTS: usize = 100;
 
 /// A source of sockets of one namespace. Its thread ends when it is dropped.
 #[derive(Debug)]
@@ -33,9 +40,10 @@ impl Sockets {
     pub(crate) fn of(namespace: &Namespace) -> Self {
         let (orders, taken) = mpsc::channel::<Order>();
         let thread = namespace.spawn(move || {
+            let mut ports = (FIRST_PORT..=u16::MAX).cycle();
             for order in taken {
                 // An order nobody waits for any more closes its socket right here.
-                let _ = order.reply.send(make(order.family, order.kind));
+                let _ = order.reply.send(make(order.family, order.kind, &mut ports));
             }
         });
         Self { orders: Some(orders), thread: Some(thread) }
@@ -67,17 +75,45 @@ impl Drop for Sockets {
     }
 }
 
-fn make(family: AddressFamily, kind: SocketType) -> io::Result<OwnedFd> {
+fn make(
+    family: AddressFamily,
+    kind: SocketType,
+    ports: &mut impl Iterator<Item = u16>,
+) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(family, kind, flags, None)?;
     hear_icmp_errors(&socket, family)?;
+    if kind == SocketType::DGRAM {
+        bind_next(&socket, family, ports)?;
+    }
     Ok(socket)
 }
 
-/// Sets `IP_RECVERR` or `IPV6_RECVERR`. Without it a TCP socket on the node misses the ICMP error
-/// its own output hook raises: that arrives while `connect` still holds the socket, where the
-/// kernel only remembers it until the first retransmission, a second later. And UDP hears of no
-/// code but port and protocol unreachable.
+/// Binds to a port that no probe has used for a long time. The kernel's own choice is random, and to
+/// connection tracking a datagram from the port of an earlier one is more of the old flow: it would
+/// reach whoever answered then, whatever the rules say now.
+fn bind_next(
+    socket: &OwnedFd,
+    family: AddressFamily,
+    ports: &mut impl Iterator<Item = u16>,
+) -> io::Result<()> {
+    let any: IpAddr = match family {
+        AddressFamily::INET => Ipv4Addr::UNSPECIFIED.into(),
+        _ => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    for port in ports.take(BIND_ATTEMPTS) {
+        match bind(socket, &SocketAddr::new(any, port)) {
+            Err(Errno::ADDRINUSE) => {}
+            outcome => return Ok(outcome?),
+        }
+    }
+    Err(io::ErrorKind::AddrInUse.into())
+}
+
+/// Sets `IP_RECVERR` or `IPV6_RECVERR`. On one machine an ICMP error can be back while `connect`
+/// still holds the socket; without the option TCP then keeps it to itself until the first
+/// retransmission (Linux 6.18, IPv6: every rejected connection took a second). And UDP hears of no
+/// code but the few the kernel deems fatal.
 #[allow(unsafe_code)] // rustix has no such option.
 fn hear_icmp_errors(socket: &impl AsFd, family: AddressFamily) -> io::Result<()> {
     let (level, option) = if family == AddressFamily::INET {

@@ -150,11 +150,14 @@ pub fn measure(walk: &Walk, algorithm: Algorithm, options: &Options, memory: Mem
     churn
 }
 
+/// Endpoints of one zone by the set of zones that consume them.
+type Consumed = BTreeMap<Vec<bool>, u64>;
+
 /// Endpoints by home zone and by who consumes them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Placement {
     balanced: bool,
-    homes: Vec<BTreeMap<Vec<bool>, u64>>,
+    homes: Vec<Consumed>,
 }
 
 impl Placement {
@@ -174,7 +177,7 @@ impl Placement {
 
     /// Endpoints present in both placements that cannot have stayed where they were.
     fn moved_since(&self, before: &Self) -> u64 {
-        let of_zone = |(now, then): (&BTreeMap<Vec<bool>, u64>, &BTreeMap<Vec<bool>, u64>)| {
+        let of_zone = |(now, then): (&Consumed, &Consumed)| {
             let survivors = now.values().sum::<u64>().min(then.values().sum());
             let kept: u64 = now
                 .iter()

@@ -31,6 +31,11 @@ impl Groups {
         (&mut self.composition[start..], &mut self.weight[start..])
     }
 
+    /// Number of zones the groups were made for.
+    pub fn zones(&self) -> usize {
+        self.zones
+    }
+
     /// Number of groups, empty ones included.
     pub fn len(&self) -> usize {
         self.composition.len().checked_div(self.zones).unwrap_or(0)
@@ -79,10 +84,10 @@ impl Groups {
         }
     }
 
-    /// Moves one endpoint of home zone `home` from group `from` to group `to`.
-    pub(crate) fn shift(&mut self, home: usize, from: usize, to: usize) {
-        self.composition[from * self.zones + home] -= 1;
-        self.composition[to * self.zones + home] += 1;
+    /// Moves endpoints of home zone `home` from group `from` to group `to`.
+    pub(crate) fn shift(&mut self, count: u32, home: usize, from: usize, to: usize) {
+        self.composition[from * self.zones + home] -= count;
+        self.composition[to * self.zones + home] += count;
     }
 
     /// Empties group `from` into group `to` and lets zone `from` consume that one instead.

@@ -109,12 +109,20 @@ pub fn select<'a>(
     slices: impl IntoIterator<Item = &'a Slice>,
     node: &NodeContext,
 ) -> Selection<'a> {
-    let seen: Vec<(&Slice, Option<Tier>)> = slices
+    let mut seen: Vec<(&Slice, Option<Tier>)> = slices
         .into_iter()
         .filter(|slice| slice.family == family)
         .map(|slice| (slice, tier_of(&slice.scope, node)))
         .collect();
-    let zoned = seen.iter().any(|(_, tier)| matches!(tier, Some(Tier::Zone | Tier::Region)));
+    let zoned = seen.iter().any(|(_, tier)| match tier {
+        Some(Tier::Zone) => true,
+        Some(Tier::Region) => node.region.is_some(),
+        _ => false,
+    });
+    if !zoned {
+        // Slices for a region, and ours is unknown: one more label that decides nothing.
+        seen.iter_mut().flat_map(|(_, tier)| tier).for_each(|tier| *tier = Tier::Everyone);
+    }
 
     let mut candidates = Vec::new();
     for (slice, tier) in seen {
@@ -135,7 +143,10 @@ pub fn select<'a>(
             );
         }
     }
-    candidates.sort_by_key(|(tier, c)| (c.endpoint.addr, c.port, *tier));
+    // The slice's name last: which of two equal copies stays must not depend on who came first.
+    let order =
+        |(tier, c): &(Option<Tier>, Candidate<'a>)| (c.endpoint.addr, c.port, *tier, &c.slice.key);
+    candidates.sort_by(|one, other| order(one).cmp(&order(other)));
 
     let in_play: Vec<(Tier, &mut Candidate<'a>)> = candidates
         .iter_mut()

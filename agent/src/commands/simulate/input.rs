@@ -5,7 +5,8 @@
 
 use anyhow::{Result, bail, ensure};
 use std::fmt;
-use zw_topology::{Input, Zone};
+use std::num::IntErrorKind;
+use zw_topology::{Input, MAX_TOTAL, Zone};
 
 /// One input and what to call it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,8 +116,12 @@ fn parse_cell(cell: &str) -> Result<(u32, u32), String> {
     let [nodes, endpoints] = numbers[..] else {
         return Err(format!("{cell:?} is not `nodes endpoints`"));
     };
-    let number = |text: &str, what: &str| {
-        text.parse().map_err(|_| format!("{what} {text:?} is not a whole number from 0 up"))
+    let number = |text: &str, what: &str| match text.parse::<u32>() {
+        Ok(number) => Ok(number),
+        Err(error) if *error.kind() == IntErrorKind::PosOverflow => {
+            Err(format!("{what} {text:?} is not a whole number up to {MAX_TOTAL}"))
+        }
+        Err(_) => Err(format!("{what} {text:?} is not a whole number from 0 up")),
     };
     Ok((number(nodes, "node count")?, number(endpoints, "endpoint count")?))
 }

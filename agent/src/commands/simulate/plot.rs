@@ -23,8 +23,8 @@ struct Scale {
 
 impl Scale {
     fn around(values: impl Iterator<Item = f64> + Clone) -> Self {
-        let low = values.clone().fold(f64::INFINITY, f64::min).min(95.0);
-        let high = values.fold(f64::NEG_INFINITY, f64::max);
+        let low = values.clone().fold(95.0, f64::min);
+        let high = values.fold(low, f64::max);
         Self { low: ((low - 1.0) / 5.0).floor() * 5.0, high: ((high + 1.0) / 5.0).ceil() * 5.0 }
     }
 
@@ -42,11 +42,11 @@ impl Scale {
             label(svg, x, y + 4.0, "end", &format!("{value}"));
             value += step;
         }
-        let (x, y) = (left - 40.0, (TOP + BOTTOM) / 2.0);
+        let (x, y, low) = (left - 40.0, (TOP + BOTTOM) / 2.0, self.low);
         push(
             svg,
             format_args!(
-                r#"<text transform="translate({x} {y}) rotate(-90)" text-anchor="middle">mean total score</text>"#
+                r#"<text transform="translate({x} {y}) rotate(-90)" text-anchor="middle">mean total score (axis from {low})</text>"#
             ),
         );
     }

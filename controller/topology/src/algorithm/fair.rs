@@ -11,7 +11,8 @@
 //!    until that would only swap their places. Each state on the way is scored.
 //! 3. The best state wins; of equals the first, which moved least.
 //! 4. With a previous division to start from: that one stays, apart from endpoints that are new or
-//!    gone, while it keeps the threshold and scores within [`TOLERANCE`] of the best state.
+//!    gone, and is moved towards the best state one endpoint at a time only until it keeps the
+//!    threshold and scores within [`TOLERANCE`] of it.
 //!
 //! There are at most as many states as endpoints and each costs one pass over the zones. A jump
 //! of the sizes, say across a slice boundary, costs real connections, hence step 4. For the same
@@ -30,7 +31,7 @@ mod compose;
 mod seat;
 
 /// Points of total score a division may lag behind the best one before it is replaced.
-pub(super) const TOLERANCE: f64 = 0.5;
+pub(super) const TOLERANCE: f64 = 0.25;
 
 /// Differences below this are rounding noise, not a better score.
 const NOISE: f64 = 1e-9;
@@ -100,17 +101,14 @@ impl Fair {
         self.best.resize(self.seats.len(), 0);
         let score = walk(&mut self.seats, whole, &mut self.best);
 
-        if let Some(previous) = previous.filter(|previous| !previous.is_balanced()) {
-            self.compose.keep(zones, previous);
-            let kept = |seat: &Seat| self.compose.held(seat.zone);
-            if let Some(lag) = self.seats_score(whole, kept).map(|kept| score - kept)
-                && lag <= TOLERANCE
-            {
-                self.compose.write(zones.len(), groups);
-                return true;
+        // From balanced everything moves anyway; with other zones the rows mean something else.
+        let usable = |p: &&Groups| !p.is_balanced() && p.zones() == zones.len();
+        match previous.filter(usable) {
+            None => self.compose.start(zones),
+            Some(previous) => {
+                self.compose.keep(zones, previous);
+                self.stop_early(score - TOLERANCE, whole);
             }
-        } else {
-            self.compose.start(zones);
         }
         let sizes = self.seats.iter().zip(&self.best).map(|(seat, &held)| (seat.zone, held));
         self.compose.resize(zones, sizes);
@@ -118,22 +116,43 @@ impl Fair {
         true
     }
 
-    /// Score of other sizes; none if they break the threshold or leave a group unused.
-    fn seats_score(&self, whole: Whole, held: impl Fn(&Seat) -> u32) -> Option<f64> {
-        let mut state = State::default();
-        for &seat in &self.seats {
-            let seat = seat.holding(held(&seat));
-            if seat.held < seat.least || (seat.least == 0 && seat.held > 0) {
-                return None;
-            }
-            state.add(&seat);
+    /// Step 4: replaces the best sizes by the first ones on the way there that score `enough`.
+    ///
+    /// Going only to the edge of the tolerance, not to its middle, moves least in the long run:
+    /// the next change may well lead back.
+    fn stop_early(&mut self, enough: f64, whole: Whole) {
+        for seat in &mut self.seats {
+            *seat = seat.holding(self.compose.held(seat.zone));
         }
-        Some(state.score(whole))
+        loop {
+            let mut state = State::default();
+            self.seats.iter().for_each(|seat| state.add(seat));
+            if self.seats.iter().all(Seat::is_sound) && state.score(whole) >= enough {
+                break;
+            }
+            let (mut from, mut to) = (None, None);
+            for (z, (seat, &best)) in self.seats.iter().zip(&self.best).enumerate() {
+                let less_loaded = |&f: &usize| seat.load < self.seats[f].load;
+                let more_loaded = |&t: &usize| seat.load > self.seats[t].load;
+                if seat.held > best && from.as_ref().is_none_or(less_loaded) {
+                    from = Some(z);
+                }
+                if seat.held < best && to.as_ref().is_none_or(more_loaded) {
+                    to = Some(z);
+                }
+            }
+            // Both sides add up to all endpoints, so one is never there without the other.
+            let (Some(from), Some(to)) = (from, to) else { break };
+            self.seats[from] = self.seats[from].holding(self.seats[from].held - 1);
+            self.seats[to] = self.seats[to].holding(self.seats[to].held + 1);
+        }
+        for (best, seat) in self.best.iter_mut().zip(&self.seats) {
+            *best = seat.held;
+        }
     }
 }
 
 /// Steps 1 to 3: leaves the best sizes in `best` and returns their score.
-#[inline(always)]
 fn walk(seats: &mut [Seat], whole: Whole, best: &mut [u32]) -> f64 {
     let mut held: u32 = seats.iter().map(|seat| seat.held).sum();
     while held > whole.endpoints {

@@ -44,7 +44,7 @@ pub(super) fn round_two(whole: bool, ledger: &mut Ledger, groups: &mut Groups) {
 pub(super) fn transfer(from: usize, to: usize, ledger: &mut Ledger, groups: &mut Groups) {
     ledger.give(from);
     ledger.take(to);
-    groups.shift(home_given_by(from, groups), from, to);
+    groups.shift(1, home_given_by(from, groups), from, to);
 }
 
 /// Home of the endpoint a zone gives away: its own as long as it has one.

@@ -29,8 +29,6 @@ pub(super) fn plan(zones: &[Counts], totals: Totals, open: &mut Buffers, groups:
     weight.fill(1.0 / zones.len() as f64);
     let global = groups.len() - 1;
     for (home, &offer) in open.offers.iter().enumerate() {
-        for _ in 0..offer {
-            groups.shift(home, home, global);
-        }
+        groups.shift(offer, home, home, global);
     }
 }

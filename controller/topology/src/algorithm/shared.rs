@@ -106,7 +106,7 @@ fn share_among_urgent(zones: usize, ledger: &mut Ledger, groups: &mut Groups) ->
     for z in 0..zones {
         if ledger.has_spare(z) {
             ledger.give(z);
-            groups.shift(home_given_by(z, groups), z, shared);
+            groups.shift(1, home_given_by(z, groups), z, shared);
             size += 1;
         }
     }
@@ -123,6 +123,6 @@ fn share_among_urgent(zones: usize, ledger: &mut Ledger, groups: &mut Groups) ->
 fn give_to_group(ledger: &mut Ledger, groups: &mut Groups) -> bool {
     let Some(from) = ledger.donor() else { return false };
     ledger.give(from);
-    groups.shift(home_given_by(from, groups), from, groups.len() - 1);
+    groups.shift(1, home_given_by(from, groups), from, groups.len() - 1);
     true
 }

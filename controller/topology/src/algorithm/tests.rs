@@ -47,17 +47,20 @@ fn local_downgrades_when_the_threshold_cannot_be_kept() {
     assert_eq!(compositions(groups), [[3, 1, 1]]);
 }
 
-/// Its third: the zones expect 3.2, 1.6 and 0.2 of 5 endpoints; a gives to c, then to b.
+/// Its third, at twice the size: the zones expect 6.4, 3.2 and 0.4 of 10 endpoints.
 #[test]
 fn local_lets_a_donor_fall_below_expected_as_long_as_it_keeps_the_threshold() {
-    let mut planner = Planner::default();
+    let groups = plan(&zones([(16, 8), (8, 2), (1, 0)]), Algorithm::Local);
+    assert_eq!(compositions(&groups), [[6, 0, 0], [1, 2, 0], [1, 0, 0]]);
+}
+
+/// At the document's own size, 3.2, 1.6 and 0.2 of 5, the same moves would leave a with 2, which
+/// is 60 % over.
+#[test]
+fn local_does_not_let_a_donor_reach_the_threshold() {
     let options = Options { starting_threshold: 1 };
-    let input = zones([(16, 5), (8, 0), (1, 0)]);
-    let groups = planner.plan(&input, Algorithm::Local, &options);
-    // 3.2 / 2 is 60 % over, so a can spare only two; b with one is 60 % over as well.
-    assert!(groups.is_balanced());
-    let groups = planner.plan(&zones([(16, 4), (8, 1), (1, 0)]), Algorithm::Local, &options);
-    assert!(groups.is_balanced());
+    let input = zones([(16, 4), (8, 1), (1, 0)]);
+    assert!(Planner::default().plan(&input, Algorithm::Local, &options).is_balanced());
 }
 
 #[test]

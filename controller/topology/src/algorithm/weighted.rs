@@ -27,14 +27,17 @@ impl Buffers {
     pub(super) fn match_whole(&mut self, unit: u64, groups: &mut Groups) {
         let mut donor = 0;
         for (z, need) in self.needs.iter_mut().enumerate() {
-            while *need >= unit {
-                while self.offers.get(donor) == Some(&0) {
+            let mut whole = (*need / unit) as u32;
+            while whole > 0 {
+                let Some(offer) = self.offers.get_mut(donor) else { return };
+                let given = whole.min(*offer);
+                *offer -= given;
+                whole -= given;
+                *need -= u64::from(given) * unit;
+                groups.shift(given, donor, donor, z);
+                if *offer == 0 {
                     donor += 1;
                 }
-                let Some(offer) = self.offers.get_mut(donor) else { return };
-                *offer -= 1;
-                *need -= unit;
-                groups.shift(donor, donor, z);
             }
         }
     }
@@ -89,5 +92,5 @@ fn split(
             *needy += 1;
         }
     }
-    groups.shift(home, home, groups.len() - 1);
+    groups.shift(1, home, home, groups.len() - 1);
 }

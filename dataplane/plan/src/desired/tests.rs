@@ -1,1 +1,631 @@
+//! Histories of updates against a table that behaves like the kernel. The domain is tiny, so that
+//! Services fight for addresses, share endpoints and change shape all the time.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+
+use proptest::prelude::*;
+use zw_model::{
+    Conditions, Family, NodeContext, Protocol, Scope, Service, ServiceKey, ServicePort, Slice,
+    SliceEndpoint, SliceKey, SlicePort,
+};
+
+use super::{Contested, Desired, IDLE_SHAPES};
+use crate::adopt::{Actual, bring_to};
+use crate::base::{PlanConfig, base_table, shape_chain, shape_name};
+use crate::changes::{Changes, TableChanges};
+use crate::element::{Data, Element, Key};
+use crate::ruleset::{Chain, SetName, Statement};
+use crate::service::{Frontend, ServiceRules, plan_service};
+use crate::table::Table;
+
+const SERVICES: [&str; 3] = ["a", "b", "c"];
+
+/// One Service as a history has it; what is planned follows from it and from the slots before.
+#[derive(Debug, Clone)]
+struct Spec {
+    /// Which of the two addresses it has in each family.
+    vips: [Option<u8>; 2],
+    /// Both a TCP and a UDP port, or the TCP one only.
+    udp: bool,
+    /// Which endpoints it has, and which of them run on this node.
+    endpoints: Vec<(u16, bool)>,
+}
+
+/// The Services of one update; `None` removes.
+type Step = Vec<(usize, Option<Spec>)>;
+
+fn spec() -> impl Strategy<Value = Spec> {
+    let vip = || prop_oneof![1 => Just(None), 4 => (0u8..2).prop_map(Some)];
+    let endpoints = prop::collection::btree_map(0u16..4, any::<bool>(), 0..=4);
+    ([vip(), vip()], any::<bool>(), endpoints).prop_map(|(vips, udp, endpoints)| Spec {
+        vips,
+        udp,
+        endpoints: endpoints.into_iter().collect(),
+    })
+}
+
+fn history() -> impl Strategy<Value = Vec<Step>> {
+    let change = (0usize..3, prop_oneof![1 => Just(None), 4 => spec().prop_map(Some)]);
+    prop::collection::vec(prop::collection::vec(change, 1..4), 1..10)
+}
+
+fn key(service: usize) -> ServiceKey {
+    ServiceKey::new("web", SERVICES[service])
+}
+
+fn vip(family: Family, last: u8) -> IpAddr {
+    match family {
+        Family::V4 => IpAddr::from([10, 96, 0, last]),
+        Family::V6 => IpAddr::from([0xfd00, 0x96, 0, 0, 0, 0, 0, u16::from(last)]),
+    }
+}
+
+fn pod(family: Family, n: u16) -> IpAddr {
+    let [high, low] = n.to_be_bytes();
+    match family {
+        Family::V4 => IpAddr::from([10, 244, high, low]),
+        Family::V6 => IpAddr::from([0xfd00, 0x244, 0, 0, 0, 0, 0, n]),
+    }
+}
+
+fn config() -> PlanConfig {
+    let pod_ranges = ["10.244.0.0/16", "fd00:244::/32"].map(|net| net.parse().unwrap());
+    PlanConfig { pod_ranges: pod_ranges.to_vec(), ..PlanConfig::default() }
+}
+
+/// Plans as the agent does, with the slots that `desired` has now.
+fn plan(key: &ServiceKey, spec: &Spec, desired: &Desired) -> ServiceRules {
+    let cluster_ips =
+        Family::BOTH.into_iter().zip(spec.vips).filter_map(|(f, last)| Some(vip(f, last?)));
+    let mut ports = vec![("http", Protocol::Tcp, 80)];
+    ports.extend(spec.udp.then_some(("dns", Protocol::Udp, 53)));
+    let service = Service {
+        key: key.clone(),
+        cluster_ips: cluster_ips.collect(),
+        ports: ports
+            .iter()
+            .map(|(name, protocol, port)| ServicePort {
+                name: (*name).into(),
+                protocol: *protocol,
+                port: *port,
+            })
+            .collect(),
+    };
+    let slices = Family::BOTH.map(|family| Slice {
+        key: SliceKey { namespace: key.namespace.clone(), name: family.to_string().into() },
+        service: key.clone(),
+        family,
+        scope: Scope::Everyone,
+        ports: ports
+            .iter()
+            .map(|(name, protocol, port)| SlicePort {
+                name: (*name).into(),
+                protocol: *protocol,
+                port: 8000 + port,
+            })
+            .collect(),
+        endpoints: spec
+            .endpoints
+            .iter()
+            .map(|(n, local)| SliceEndpoint {
+                addr: pod(family, *n),
+                conditions: Conditions::from_optional(None, None, None),
+                node: Some(if *local { "node-1" } else { "node-2" }.into()),
+                zone: None,
+                hints: None,
+            })
+            .collect(),
+    });
+    let node = NodeContext { name: "node-1".into(), zone: None, region: None };
+    plan_service(&service, &slices, &node, |frontend| desired.slots(key, frontend))
+}
+
+/// `desired` as a history leaves it, the tables it was told to write, and what it should know.
+struct Run {
+    desired: Desired,
+    tables: [Table; 2],
+    services: BTreeMap<ServiceKey, ServiceRules>,
+}
+
+impl Run {
+    fn new() -> Self {
+        let desired = Desired::new(config());
+        let tables = Family::BOTH.map(|family| Table::of(&desired, family).unwrap());
+        Self { desired, tables, services: BTreeMap::new() }
+    }
+
+    /// Plans and applies one update, and returns what it changed.
+    #[track_caller]
+    fn step(&mut self, updates: impl IntoIterator<Item = (ServiceKey, Option<Spec>)>) -> Changes {
+        let updates: Vec<(ServiceKey, Option<ServiceRules>)> = updates
+            .into_iter()
+            .map(|(key, spec)| {
+                let rules = spec.map(|spec| plan(&key, &spec, &self.desired));
+                (key, rules)
+            })
+            .collect();
+        for (key, rules) in &updates {
+            match rules {
+                Some(rules) => self.services.insert(key.clone(), rules.clone()),
+                None => self.services.remove(key),
+            };
+        }
+        let changes = self.desired.update(updates);
+        for table in &mut self.tables {
+            let referenced: BTreeSet<String> = goals(table);
+            if let Some(changes) = changes.tables.get(&table.family) {
+                let in_use = |chain: &&String| referenced.contains(*chain);
+                let too_early: Vec<&String> = changes.delete_chains.iter().filter(in_use).collect();
+                assert_eq!(too_early, Vec::<&String>::new(), "in use when the transaction begins");
+                table.apply(changes).unwrap();
+            }
+        }
+        changes
+    }
+
+    /// The same Services and slots without any history.
+    fn fresh(&self) -> Desired {
+        let mut fresh = Desired::new(config());
+        fresh.load(self.services.iter().map(|(key, rules)| (key.clone(), Some(rules.clone()))));
+        fresh
+    }
+
+    /// Elements exactly as after a fresh start; chains too, but for shapes that lie idle.
+    fn check(&self) {
+        let fresh = self.fresh();
+        for table in &self.tables {
+            let family = table.family;
+            let mut want = Table::of(&fresh, family).unwrap();
+            for (name, chain) in idle(table, &want) {
+                want.chains.insert(name, chain);
+            }
+            assert_eq!(*table, want, "as a fresh start would have it:\n{table}\n{want}");
+            assert_eq!(*table, Table::of(&self.desired, family).unwrap(), "as it is remembered");
+        }
+        assert_eq!(bring_to(&self.desired, &actual(&self.tables)), Changes::default());
+    }
+}
+
+/// The chains that elements go to.
+fn goals(table: &Table) -> BTreeSet<String> {
+    let elements = table.elements.values().flat_map(BTreeMap::values);
+    elements
+        .filter_map(|element| match &element.data {
+            Data::Goto(chain) => Some(chain.clone()),
+            _ => None,
+        })
+        .collect()
+}
+
+/// The shape chains that `table` has over `fresh`.
+fn idle(table: &Table, fresh: &Table) -> Vec<(String, Chain)> {
+    let extra = table.chains.keys().filter(|name| !fresh.chains.contains_key(*name));
+    extra
+        .filter_map(|name| {
+            let slots = name.strip_prefix("cluster-")?.parse().ok()?;
+            Some((name.clone(), shape_chain(table.family, slots, &config())))
+        })
+        .collect()
+}
+
+fn actual(tables: &[Table; 2]) -> Actual {
+    Actual { tables: tables.iter().map(|table| (table.family, table.read_back())).collect() }
+}
+
+/// Applies `changes` to both tables.
+fn applied(tables: &[Table; 2], changes: &Changes) -> [Table; 2] {
+    tables.clone().map(|mut table| {
+        table.apply(changes.tables.get(&table.family).unwrap_or(&TableChanges::default())).unwrap();
+        table
+    })
+}
+
+fn tables_of(desired: &Desired) -> [Table; 2] {
+    Family::BOTH.map(|family| Table::of(desired, family).unwrap())
+}
+
+fn plain(endpoints: impl IntoIterator<Item = u16>) -> Spec {
+    let endpoints = endpoints.into_iter().map(|n| (n, false)).collect();
+    Spec { vips: [Some(1), None], udp: false, endpoints }
+}
+
+fn frontend(last: u8) -> Frontend {
+    Frontend { addr: vip(Family::V4, last), protocol: Protocol::Tcp, port: 80 }
+}
+
+proptest! {
+    #[test]
+    fn any_history_ends_in_the_same_table_as_a_fresh_start(history in history()) {
+        let mut run = Run::new();
+        for step in history {
+            run.step(step.into_iter().map(|(service, spec)| (key(service), spec)));
+            run.check();
+        }
+    }
+
+    #[test]
+    fn any_earlier_table_is_brought_to_the_present(history in history()) {
+        let mut run = Run::new();
+        let mut earlier = vec![Family::BOTH.map(Table::absent), run.tables.clone()];
+        for step in history {
+            run.step(step.into_iter().map(|(service, spec)| (key(service), spec)));
+            earlier.push(run.tables.clone());
+        }
+        let fresh = run.fresh();
+        for tables in &earlier {
+            let found = if tables[0].exists() { actual(tables) } else { Actual::default() };
+            let brought = applied(tables, &bring_to(&fresh, &found));
+            prop_assert_eq!(&brought, &tables_of(&fresh));
+            prop_assert_eq!(bring_to(&fresh, &actual(&brought)), Changes::default());
+        }
+    }
+
+    #[test]
+    fn a_restart_gives_every_endpoint_its_slot_back(history in history()) {
+        let mut run = Run::new();
+        let mut specs = BTreeMap::new();
+        for step in history {
+            for (service, spec) in &step {
+                match spec {
+                    Some(spec) => specs.insert(key(*service), spec.clone()),
+                    None => specs.remove(&key(*service)),
+                };
+            }
+            run.step(step.into_iter().map(|(service, spec)| (key(service), spec)));
+        }
+        let found = actual(&run.tables).slots();
+        for (key, rules) in &run.services {
+            let contested: Vec<Frontend> =
+                run.desired.contested(key).into_iter().map(|c| c.frontend).collect();
+            for port in &rules.ports {
+                let held: Vec<SocketAddr> = port.backends.iter().map(|b| b.addr).collect();
+                let read = found.get(&port.frontend).cloned().unwrap_or_default();
+                prop_assert!(contested.contains(&port.frontend) || read == held);
+            }
+        }
+    }
+
+    #[test]
+    fn a_damaged_table_is_repaired(history in history(), damage in prop::collection::vec(damage(), 1..5)) {
+        let mut run = Run::new();
+        for step in history {
+            run.step(step.into_iter().map(|(service, spec)| (key(service), spec)));
+        }
+        let mut damaged = run.tables.clone();
+        for (family, damage) in damage {
+            damage.to(&mut damaged[family]);
+        }
+        let changes = bring_to(&run.desired, &actual(&damaged));
+        prop_assert_eq!(changes.is_empty(), damaged == run.tables, "{:?}", changes);
+        prop_assert_eq!(applied(&damaged, &changes), run.tables);
+    }
+}
+
+/// What a stranger, or a predecessor of another version, may have done to a table.
+#[derive(Debug, Clone)]
+enum Damage {
+    UnknownChain,
+    LeftoverShape(u32),
+    StrayElements,
+    ForeignData(prop::sample::Index),
+    OtherComment(prop::sample::Index),
+    LostElement(prop::sample::Index),
+    ChangedRules(prop::sample::Index),
+    EmptiedChain(prop::sample::Index),
+}
+
+fn damage() -> impl Strategy<Value = (usize, Damage)> {
+    let any = any::<prop::sample::Index>;
+    let damage = prop_oneof![
+        Just(Damage::UnknownChain),
+        (1u32..100).prop_map(Damage::LeftoverShape),
+        Just(Damage::StrayElements),
+        any().prop_map(Damage::ForeignData),
+        any().prop_map(Damage::OtherComment),
+        any().prop_map(Damage::LostElement),
+        any().prop_map(Damage::ChangedRules),
+        any().prop_map(Damage::EmptiedChain),
+    ];
+    (0usize..2, damage)
+}
+
+impl Damage {
+    fn to(&self, table: &mut Table) {
+        let family = table.family;
+        match self {
+            Damage::UnknownChain => {
+                let rules = vec![vec![Statement::Reject]];
+                let chain = Chain { name: "svc-of-old".into(), hook: None, rules };
+                table.chains.insert(chain.name.clone(), chain);
+            }
+            Damage::LeftoverShape(slots) => {
+                let chain = shape_chain(family, *slots, &config());
+                table.chains.insert(chain.name.clone(), chain);
+            }
+            Damage::StrayElements => {
+                let of_nobody = frontend_key(family, 99);
+                let to = Data::Value(Key::new().addr(pod(family, 99)).port(1));
+                let goto = |chain: &str| Data::Goto(chain.into());
+                for (set, key, data) in [
+                    (SetName::Services, of_nobody, goto("refuse")),
+                    (SetName::NoEndpoints, of_nobody, goto("refuse")),
+                    (SetName::Connections, of_nobody, Data::Nothing),
+                    (SetName::Endpoints, of_nobody.slot(0), to),
+                    (SetName::Hairpin, Key::new().addr(vip(family, 9)), Data::Nothing),
+                ] {
+                    let element = Element { key, data, comment: None };
+                    table.elements.entry(set).or_default().insert(key, element);
+                }
+            }
+            Damage::ForeignData(index) => {
+                with_one(table, index, |element| element.data = Data::Foreign);
+            }
+            Damage::OtherComment(index) => {
+                with_one(table, index, |element| element.comment = Some("x/y:z".into()));
+            }
+            Damage::LostElement(index) => {
+                let mut lost = None;
+                with_one(table, index, |element| lost = Some(element.key));
+                if let Some(key) = lost {
+                    table.elements.values_mut().for_each(|elements| {
+                        elements.remove(&key);
+                    });
+                }
+            }
+            Damage::ChangedRules(index) => {
+                let at = index.index(table.chains.len());
+                let chain = table.chains.values_mut().nth(at).unwrap();
+                chain.rules.push(vec![Statement::Mark(1)]);
+            }
+            Damage::EmptiedChain(index) => {
+                let at = index.index(table.chains.len());
+                table.chains.values_mut().nth(at).unwrap().rules.clear();
+            }
+        }
+    }
+}
+
+fn frontend_key(family: Family, last: u8) -> Key {
+    Frontend { addr: vip(family, last), protocol: Protocol::Tcp, port: 80 }.key()
+}
+
+fn with_one(table: &mut Table, index: &prop::sample::Index, change: impl FnOnce(&mut Element)) {
+    let mut elements: Vec<&mut Element> =
+        table.elements.values_mut().flat_map(BTreeMap::values_mut).collect();
+    if !elements.is_empty() {
+        let at = index.index(elements.len());
+        change(elements[at]);
+    }
+}
+
+#[test]
+fn a_missing_set_comes_back_with_its_elements() {
+    let mut run = Run::new();
+    run.step([(key(0), Some(plain(0..3)))]);
+    let mut damaged = run.tables.clone();
+    damaged[0].elements.remove(&SetName::Endpoints);
+    let changes = bring_to(&run.desired, &actual(&damaged));
+    assert_eq!(changes.element_operations(), 3);
+    assert_eq!(applied(&damaged, &changes), run.tables);
+}
+
+#[test]
+fn a_set_of_another_version_is_deleted_and_nothing_else_touched() {
+    let mut run = Run::new();
+    run.step([(key(0), Some(plain(0..3)))]);
+    let mut found = actual(&run.tables);
+    found.tables.get_mut(&Family::V6).unwrap().unknown_sets.push("firewall".into());
+    let changes = bring_to(&run.desired, &found);
+    let want = TableChanges { delete_sets: vec!["firewall".into()], ..TableChanges::default() };
+    assert_eq!(changes, Changes { tables: BTreeMap::from([(Family::V6, want)]) });
+}
+
+#[test]
+fn a_table_that_cannot_be_changed_in_place_is_replaced() {
+    let mut run = Run::new();
+    run.step([(key(0), Some(plain(0..3)))]);
+    let mut damaged = run.tables.clone();
+    damaged[0].chains.clear();
+    let mut found = actual(&damaged);
+    found.tables.get_mut(&Family::V4).unwrap().incompatible = true;
+    let changes = bring_to(&run.desired, &found);
+    let families: Vec<(Family, bool, bool)> =
+        changes.tables.iter().map(|(f, t)| (*f, t.delete_table, t.add_table)).collect();
+    assert_eq!(families, [(Family::V4, true, true)]);
+    assert_eq!(applied(&damaged, &changes), run.tables);
+}
+
+#[test]
+fn without_services_a_fresh_start_makes_the_base_of_both_tables() {
+    let desired = Desired::new(config());
+    let base: BTreeMap<String, Chain> =
+        base_table(&config()).into_iter().map(|chain| (chain.name.clone(), chain)).collect();
+    let empty: BTreeMap<SetName, BTreeMap<Key, Element>> =
+        SetName::ALL.into_iter().map(|set| (set, BTreeMap::new())).collect();
+    for table in tables_of(&desired) {
+        assert_eq!((&table.chains, &table.elements), (&base, &empty));
+        assert!(table.exists());
+    }
+}
+
+#[test]
+fn one_endpoint_more_or_less_changes_a_handful_of_elements_at_any_size() {
+    for (family, vips) in [(Family::V4, [Some(1), None]), (Family::V6, [None, Some(1)])] {
+        for size in [1u16, 2, 50, 20_000] {
+            for local in [false, true] {
+                let of = |endpoints: Vec<u16>| Spec {
+                    vips,
+                    udp: false,
+                    endpoints: endpoints.into_iter().map(|n| (n, local)).collect(),
+                };
+                let mut run = Run::new();
+                run.step([(key(0), Some(of((0..size).collect())))]);
+                for gone in BTreeSet::from([0, size / 2, size - 1]) {
+                    let name = format!("{family}, endpoint {gone} of {size}, local {local}");
+                    let rest = (0..size).filter(|n| *n != gone).collect();
+                    let removed = run.step([(key(0), Some(of(rest)))]);
+                    let added = run.step([(key(0), Some(of((0..size).collect())))]);
+                    for changes in [removed, added] {
+                        let operations = changes.element_operations();
+                        assert!((1..=6).contains(&operations), "{name}: {operations} elements");
+                        assert_eq!(changes.tables.len(), 1, "{name}");
+                        let table = &changes.tables[&family];
+                        assert_eq!(table.rewrite_chains, [], "{name}");
+                        assert_eq!(table.delete_chains, Vec::<String>::new(), "{name}");
+                        assert!(table.add_chains.len() <= 1, "{name}");
+                    }
+                }
+                run.check();
+            }
+        }
+    }
+}
+
+#[test]
+fn removing_an_endpoint_moves_the_last_one_into_its_slot() {
+    let mut run = Run::new();
+    run.step([(key(0), Some(plain(0..4)))]);
+    let changes = run.step([(key(0), Some(plain([0, 2, 3])))]);
+    let front = frontend_key(Family::V4, 1);
+    let service =
+        Element { key: front, data: Data::Goto(shape_name(3)), comment: Some("web/a:http".into()) };
+    let moved = Element {
+        key: front.slot(1),
+        data: Data::Value(Key::new().addr(pod(Family::V4, 3)).port(8080)),
+        comment: None,
+    };
+    let want = TableChanges {
+        add_chains: vec![shape_chain(Family::V4, 3, &config())],
+        delete_elements: BTreeMap::from([
+            (SetName::Services, vec![front]),
+            (SetName::Endpoints, vec![front.slot(1), front.slot(3)]),
+        ]),
+        add_elements: BTreeMap::from([
+            (SetName::Services, vec![service]),
+            (SetName::Endpoints, vec![moved]),
+        ]),
+        ..TableChanges::default()
+    };
+    assert_eq!(changes, Changes { tables: BTreeMap::from([(Family::V4, want)]) });
+}
+
+#[test]
+fn an_update_that_says_the_same_changes_nothing() {
+    let mut run = Run::new();
+    run.step([(key(0), Some(plain(0..4)))]);
+    assert_eq!(run.step([(key(0), Some(plain(0..4)))]), Changes::default());
+    assert_eq!(run.step([(key(2), None)]), Changes::default());
+}
+
+#[test]
+fn a_service_that_scales_through_many_sizes_leaves_few_idle_chains() {
+    let mut run = Run::new();
+    let sizes = (1..=100).chain((1..100).rev()).chain([0]);
+    for size in sizes {
+        run.step([(key(0), Some(plain(0..size)))]);
+        let fresh = run.fresh();
+        let idle = idle(&run.tables[0], &Table::of(&fresh, Family::V4).unwrap());
+        assert!(idle.len() <= IDLE_SHAPES, "{} idle chains at size {size}", idle.len());
+    }
+    run.check();
+}
+
+#[test]
+fn shapes_that_all_fall_idle_at_once_go_with_the_next_update() {
+    let many = 2 * IDLE_SHAPES;
+    let name = |n: usize| ServiceKey::new("web", format!("svc-{n:03}"));
+    let mut run = Run::new();
+    run.step((0..many).map(|n| {
+        let endpoints = (0..=u16::try_from(n).unwrap()).map(|n| (n, false)).collect();
+        let last = u8::try_from(n).unwrap();
+        (name(n), Some(Spec { vips: [Some(last), None], udp: false, endpoints }))
+    }));
+    let idle =
+        |run: &Run| idle(&run.tables[0], &Table::of(&run.fresh(), Family::V4).unwrap()).len();
+    run.step((0..many).map(|n| (name(n), None)));
+    assert_eq!(idle(&run), many, "they may not go in the transaction that frees them");
+    run.step([(key(0), Some(plain(0..2)))]);
+    assert_eq!(idle(&run), 0);
+    run.check();
+}
+
+#[test]
+fn an_idle_shape_is_taken_up_again_without_writing_it() {
+    let mut run = Run::new();
+    run.step([(key(0), Some(plain(0..2)))]);
+    run.step([(key(0), Some(plain(0..3)))]);
+    let changes = run.step([(key(0), Some(plain(0..2)))]);
+    assert_eq!(changes.chain_operations(), 0);
+    run.check();
+}
+
+#[test]
+fn two_services_swap_their_addresses_in_one_update() {
+    let with_vip =
+        |last, endpoints: [u16; 2]| Spec { vips: [Some(last), Some(last)], ..plain(endpoints) };
+    for turn in [[0, 1], [1, 0]] {
+        let mut run = Run::new();
+        run.step([(key(0), Some(with_vip(1, [0, 1]))), (key(1), Some(with_vip(2, [2, 3])))]);
+        let swapped = [with_vip(2, [0, 1]), with_vip(1, [2, 3])];
+        let changes = run.step(turn.map(|n| (key(n), Some(swapped[n].clone()))));
+        run.check();
+        assert_eq!(changes.chain_operations(), 0, "the shape stays the same");
+        assert_eq!(run.desired.contested(&key(0)), []);
+        assert_eq!(run.desired.contested(&key(1)), []);
+        let slots = actual(&run.tables).slots();
+        let at_8080 = |n: u16| SocketAddr::new(pod(Family::V4, n), 8080);
+        assert_eq!(slots[&frontend(1)], [at_8080(2), at_8080(3)]);
+        assert_eq!(slots[&frontend(2)], [at_8080(0), at_8080(1)]);
+    }
+}
+
+#[test]
+fn a_contested_frontend_is_the_first_claimants_until_he_lets_go() {
+    let mut run = Run::new();
+    let backends = |run: &Run| actual(&run.tables).slots().remove(&frontend(1)).unwrap();
+    let at_8080 = |n: u16| SocketAddr::new(pod(Family::V4, n), 8080);
+    let contested = |owner, losers: &[usize]| {
+        let losers = losers.iter().map(|n| key(*n)).collect();
+        vec![Contested { frontend: frontend(1), owner: key(owner), losers }]
+    };
+
+    run.step([(key(1), Some(plain([1])))]);
+    let silent = run.step([(key(2), Some(plain([2])))]);
+    assert_eq!(silent, Changes::default(), "who loses changes nothing");
+    assert_eq!(run.desired.contested(&key(1)), contested(1, &[2]));
+
+    run.step([(key(0), Some(plain([0])))]);
+    assert_eq!(backends(&run), [at_8080(0)], "by name, whoever came first");
+    for n in 0..3 {
+        assert_eq!(run.desired.contested(&key(n)), contested(0, &[1, 2]));
+    }
+    run.check();
+
+    run.step([(key(0), None), (key(1), None)]);
+    assert_eq!(backends(&run), [at_8080(2)]);
+    assert_eq!(run.desired.contested(&key(2)), []);
+    run.check();
+}
+
+#[test]
+fn a_hairpin_address_stays_until_its_last_user_goes() {
+    let local = |last| Spec { vips: [Some(last), None], udp: true, endpoints: vec![(0, true)] };
+    let pair = Key::new().addr(pod(Family::V4, 0)).addr(pod(Family::V4, 0));
+    let hairpins = |run: &Run| -> Vec<Key> {
+        run.tables[0].elements[&SetName::Hairpin].keys().copied().collect()
+    };
+    let mut run = Run::new();
+    run.step([(key(0), Some(local(1))), (key(1), Some(local(2)))]);
+    assert_eq!(hairpins(&run), [pair]);
+    run.step([(key(0), None)]);
+    assert_eq!(hairpins(&run), [pair]);
+    let moved_away = Spec { endpoints: vec![(0, false)], ..local(2) };
+    let changes = run.step([(key(1), Some(moved_away))]);
+    let want = TableChanges {
+        delete_elements: BTreeMap::from([(SetName::Hairpin, vec![pair])]),
+        ..TableChanges::default()
+    };
+    assert_eq!(changes, Changes { tables: BTreeMap::from([(Family::V4, want)]) });
+    run.check();
+}

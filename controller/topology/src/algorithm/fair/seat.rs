@@ -49,11 +49,20 @@ impl Seat {
     /// The same zone with a group of another size.
     pub(super) fn holding(mut self, held: u32) -> Self {
         self.held = held;
-        // A zone without nodes is at load 0 whatever it holds: it never asks and never gives.
-        self.load = if held > 0 { self.expected / f64::from(held) } else { 0.0 };
+        // A zone without nodes is at load 0 whatever it holds, one without endpoints is beyond any.
+        self.load = match (self.least, held) {
+            (0, _) => 0.0,
+            (_, 0) => f64::INFINITY,
+            _ => self.expected / f64::from(held),
+        };
         self.load_after = self.look_ahead();
         self.in_zone = self.at_home();
         self
+    }
+
+    /// Below the threshold, and nothing held that nobody would use.
+    pub(super) fn is_sound(&self) -> bool {
+        self.held >= self.least && (self.least > 0 || self.held == 0)
     }
 
     /// One endpoint less. Only for a seat whose `load_after` is finite.

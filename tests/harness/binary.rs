@@ -1,0 +1,126 @@
+//! The `zoneward` binary as its users run it.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use zw_lab::Namespace;
+
+/// Long enough for anything a test waits for.
+pub const DEADLINE: Duration = Duration::from_secs(60);
+
+/// The binary built with these tests: cargo puts it two folders above the test binary.
+pub fn zoneward() -> PathBuf {
+    let test = std::env::current_exe().expect("a test has a path");
+    let folder = test.parent().and_then(|deps| deps.parent()).expect("target/<profile>/deps");
+    let binary = folder.join("zoneward");
+    assert!(binary.exists(), "{} is missing: build it first (cargo build)", binary.display());
+    binary
+}
+
+/// Runs the binary to its end in a namespace.
+pub fn run_in<S: AsRef<OsStr> + Send + Sync>(namespace: &Namespace, args: &[S]) -> Output {
+    namespace.run(|| Command::new(zoneward()).args(args).output().expect("zoneward starts"))
+}
+
+/// Runs another program in a namespace, with this text as its input.
+pub fn tool_in(namespace: &Namespace, program: &str, args: &[&str], input: &str) -> Output {
+    namespace.run(|| {
+        let mut child = Command::new(program)
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{program}: {error}"));
+        let mut stdin = child.stdin.take().expect("piped");
+        let input = input.to_owned();
+        let feeder = thread::spawn(move || std::io::Write::write_all(&mut stdin, input.as_bytes()));
+        let output = child.wait_with_output().expect("it ends");
+        // A program that does not read its input closes it.
+        let _ = feeder.join().expect("the feeder does not panic");
+        output
+    })
+}
+
+/// What a program printed, as text.
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// An agent that keeps running; killed when dropped.
+pub struct Agent {
+    child: Child,
+    lines: Receiver<String>,
+    /// Everything it logged so far.
+    pub log: Vec<String>,
+}
+
+impl Agent {
+    /// Starts `zoneward run` with these arguments in a namespace.
+    pub fn start(namespace: &Namespace, args: &[&str]) -> Self {
+        let mut child = namespace.run(|| {
+            Command::new(zoneward())
+                .arg("run")
+                .args(args)
+                .stdout(Stdio::null())
+                .stderr(Stdio::piped())
+                .spawn()
+                .expect("zoneward starts")
+        });
+        let log = BufReader::new(child.stderr.take().expect("piped"));
+        let (tell, lines) = channel();
+        thread::spawn(move || {
+            log.lines().map_while(Result::ok).try_for_each(|line| tell.send(line))
+        });
+        Self { child, lines, log: Vec::new() }
+    }
+
+    /// Waits for a log line that contains all of these words, and returns it.
+    pub fn wait_for(&mut self, words: &[&str]) -> String {
+        let end = Instant::now() + DEADLINE;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let Ok(line) = self.lines.recv_timeout(left) else {
+                panic!("no log line with {words:?} in\n{}", self.log.join("\n"));
+            };
+            self.log.push(line.clone());
+            if words.iter().all(|word| line.contains(word)) {
+                return line;
+            }
+        }
+    }
+
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends SIGTERM and waits for its end.
+    pub fn terminate(mut self) -> ExitStatus {
+        let killed = Command::new("kill").arg(self.id().to_string()).status().expect("kill runs");
+        assert!(killed.success());
+        self.child.wait().expect("it ends")
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        // Already ended after `terminate`.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits until something holds.
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + DEADLINE;
+    while !holds() {
+        assert!(Instant::now() < end, "not in time: {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}

@@ -1,0 +1,5 @@
+//! The netns tier: real packets on the real kernel of this machine, in namespaces of their own.
+//! Needs root, nft and nothing else; fails, never skips, without.
+
+mod packets;
+mod table;

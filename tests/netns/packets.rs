@@ -1,0 +1,67 @@
+//! The packet cases on the kernel, and how evenly it spreads connections.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use zw_dataplane::Kernel;
+use zw_lab::{Answer, Protocol};
+use zw_model::Family;
+use zw_plan::bring_to;
+use zw_plan::testing::{World, cases};
+use zw_tests::plane::{KernelPlane, vip};
+
+#[test]
+fn the_kernel_agrees_with_the_walker_on_every_packet() {
+    let plane = KernelPlane::new();
+    let mut rows = 0;
+    let mut failures = Vec::new();
+    for family in Family::BOTH {
+        for case in cases(family) {
+            rows += case.rows.len();
+            failures.extend(plane.check(&case));
+        }
+    }
+    assert!(failures.is_empty(), "{} of {rows} rows:\n\n{}", failures.len(), failures.join("\n\n"));
+    println!("{rows} packet rows on the kernel");
+}
+
+#[test]
+fn two_hundred_connections_hit_all_of_four_endpoints_within_chance() {
+    const CONNECTIONS: usize = 200;
+    let plane = KernelPlane::new();
+    let hosts = ["local-2", "same-zone", "zone-b", "zone-c"];
+    for family in Family::BOTH {
+        let ports = [("http", zw_model::Protocol::Tcp, 80), ("dns", zw_model::Protocol::Udp, 53)];
+        let targets =
+            [("http", zw_model::Protocol::Tcp, 8080), ("dns", zw_model::Protocol::Udp, 5353)];
+        let world =
+            World::new(family)
+                .service("web/api", 10, &ports)
+                .slice("web/api", &targets, |slice| slice.ready(&hosts));
+        plane.lab().node().run(|| {
+            let mut kernel = Kernel::open().unwrap();
+            let read = kernel.read_back().unwrap();
+            kernel
+                .commit(&bring_to(&world.desired(), &read.actual), Some(read.generation))
+                .unwrap();
+        });
+        for (protocol, port) in [(Protocol::Tcp, 80), (Protocol::Udp, 53)] {
+            let to = vip(family, 10, port);
+            let mut hits: BTreeMap<String, usize> = BTreeMap::new();
+            let answers =
+                plane.lab().probe_many("client", to, protocol, CONNECTIONS, Duration::from_secs(5));
+            for answer in answers {
+                match answer {
+                    Answer::Answered { by, .. } => *hits.entry(by).or_default() += 1,
+                    other => panic!("{family} {protocol:?}: {other:?}"),
+                }
+            }
+            println!("{family} {protocol:?}: {hits:?}");
+            assert_eq!(hits.len(), hosts.len(), "everyone is hit: {hits:?}");
+            // 200 draws with p = 1/4: mean 50, standard deviation 6.1; six of them either way.
+            for (host, count) in hits {
+                assert!((13..=87).contains(&count), "{host} got {count} of {CONNECTIONS}");
+            }
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! The table itself: how strangers' tools see it, what a restart and a change cost.
+
+use zw_lab::Namespace;
+use zw_tests::binary::{Agent, eventually, run_in, text, tool_in};
+use zw_tests::cluster::{Shape, dual_stack};
+
+fn state(text: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("state.yaml"), text).unwrap();
+    folder
+}
+
+fn two_endpoints() -> String {
+    dual_stack(
+        ("web", "api"),
+        10,
+        ("http", "TCP", 80, 8080),
+        &[
+            ("10.244.1.5".parse().unwrap(), "fd00:10:244:1::5".parse().unwrap()),
+            ("10.244.2.6".parse().unwrap(), "fd00:10:244:2::6".parse().unwrap()),
+        ],
+    )
+}
+
+fn once(namespace: &Namespace, folder: &std::path::Path) -> String {
+    let args = [
+        "run",
+        "--once",
+        "--node-name",
+        "node-1",
+        "--cluster-cidr",
+        "10.244.0.0/16,fd00:10:244::/48",
+    ];
+    let mut args: Vec<&std::ffi::OsStr> = args.iter().map(std::ffi::OsStr::new).collect();
+    args.extend([std::ffi::OsStr::new("--state"), folder.as_os_str()]);
+    let output = run_in(namespace, &args);
+    let log = text(&output.stderr);
+    assert!(output.status.success(), "{log}");
+    log
+}
+
+fn listing(namespace: &Namespace) -> String {
+    let output = tool_in(namespace, "nft", &["list", "ruleset"], "");
+    assert!(output.status.success(), "nft list ruleset: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+fn generation(namespace: &Namespace) -> u32 {
+    namespace.run(|| zw_dataplane::Kernel::open().unwrap().generation().unwrap())
+}
+
+/// A number in a log line, such as `elements=5`.
+fn field(line: &str, name: &str) -> f64 {
+    let value =
+        line.split(&format!("{name}=")).nth(1).unwrap_or_else(|| panic!("no {name} in {line}"));
+    value.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn the_stock_nft_lists_the_table_and_loads_its_listing_back() {
+    let namespace = Namespace::new().unwrap();
+    let folder = state(&two_endpoints());
+    once(&namespace, folder.path());
+    let listed = listing(&namespace);
+    for line in [
+        "10.96.0.10 . tcp . 80 comment \"web/api:http\" : goto cluster-2",
+        "dnat ip to ip daddr . meta l4proto . th dport . numgen random mod 2 map @endpoints",
+        "dnat ip6 to ip6 daddr . meta l4proto . th dport . numgen random mod 2 map @endpoints",
+    ] {
+        assert!(listed.contains(line), "{line:?} is not in\n{listed}");
+    }
+    let loaded = tool_in(&namespace, "nft", &["-f", "-"], &format!("flush ruleset\n{listed}"));
+    assert!(loaded.status.success(), "{}", text(&loaded.stderr));
+    assert_eq!(listing(&namespace), listed);
+
+    // And a restart takes what nft loaded for its own.
+    let before = generation(&namespace);
+    once(&namespace, folder.path());
+    assert_eq!(generation(&namespace), before, "nothing was written");
+}
+
+#[test]
+fn what_dump_rules_prints_as_nft_is_what_nft_prints() {
+    let namespace = Namespace::new().unwrap();
+    let folder = state(&two_endpoints());
+    once(&namespace, folder.path());
+    let cidr = ["--cluster-cidr", "10.244.0.0/16,fd00:10:244::/48"];
+    let dumped = run_in(&namespace, &["dump-rules", "-o", "nft", cidr[0], cidr[1]]);
+    assert!(dumped.status.success(), "{}", text(&dumped.stderr));
+    let normal = |listing: String| -> Vec<String> {
+        let words = [" comment \"zw-", " counter packets 0 bytes 0"];
+        let mut lines: Vec<String> = listing
+            .lines()
+            .map(|line| {
+                let line = line.replace(words[1], "").replace("priority dstnat", "priority -100");
+                let line = line
+                    .replace("priority srcnat", "priority 100")
+                    .replace("priority filter", "priority 0");
+                let line = line.split(words[0]).next().unwrap_or_default().to_owned();
+                line.replace("elements = {", "").trim_matches([' ', '\t', ',', '}']).to_owned()
+            })
+            .filter(|line| !line.is_empty())
+            .collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(normal(text(&dumped.stdout)), normal(listing(&namespace)));
+}
+
+#[test]
+fn a_second_start_writes_nothing_and_leftovers_go() {
+    let namespace = Namespace::new().unwrap();
+    let folder = state(&two_endpoints());
+    once(&namespace, folder.path());
+    let (before, listed) = (generation(&namespace), listing(&namespace));
+    let log = once(&namespace, folder.path());
+    assert_eq!(generation(&namespace), before, "{log}");
+
+    // A stranger's table, a stray element, a stray chain and a rule gone missing.
+    let meddle = "add table ip strangers
+        add element ip zoneward endpoints { 10.96.0.99 . tcp . 1 . 0 : 192.0.2.9 . 1 }
+        add chain ip zoneward stray
+        flush chain ip6 zoneward cluster-2
+        delete element ip6 zoneward services { fd00:10:96::a . tcp . 80 }";
+    let meddled = tool_in(&namespace, "nft", &["-f", "-"], meddle);
+    assert!(meddled.status.success(), "{}", text(&meddled.stderr));
+    once(&namespace, folder.path());
+    let repaired = listing(&namespace);
+    assert!(repaired.contains("table ip strangers"), "{repaired}");
+    let ours = tool_in(&namespace, "nft", &["delete", "table", "ip", "strangers"], "");
+    assert!(ours.status.success());
+    assert_eq!(listing(&namespace), listed);
+}
+
+#[test]
+fn a_table_of_another_version_is_replaced_in_one_step() {
+    let namespace = Namespace::new().unwrap();
+    let folder = state(&two_endpoints());
+    let other = "add table ip zoneward
+        add set ip zoneward services { type ipv4_addr; }
+        add chain ip zoneward nat-prerouting { type filter hook input priority 0; }";
+    assert!(tool_in(&namespace, "nft", &["-f", "-"], other).status.success());
+    once(&namespace, folder.path());
+    let fresh = Namespace::new().unwrap();
+    once(&fresh, folder.path());
+    assert_eq!(listing(&namespace), listing(&fresh));
+}
+
+#[test]
+fn cleanup_removes_our_tables_and_no_others() {
+    let namespace = Namespace::new().unwrap();
+    let folder = state(&two_endpoints());
+    assert!(tool_in(&namespace, "nft", &["add", "table", "ip", "strangers"], "").status.success());
+    once(&namespace, folder.path());
+    assert!(run_in(&namespace, &["cleanup"]).status.success());
+    assert_eq!(listing(&namespace), "table ip strangers {\n}\n");
+    let again = run_in(&namespace, &["cleanup"]);
+    assert_eq!((again.status.code(), text(&again.stdout)), (Some(0), "nothing to remove\n".into()));
+}
+
+#[test]
+fn a_running_agent_follows_edits_and_leaves_its_rules_when_stopped() {
+    let namespace = Namespace::new().unwrap();
+    let folder = state(&two_endpoints());
+    let path = folder.path().to_str().unwrap();
+    let mut agent = Agent::start(&namespace, &["--state", path, "--node-name", "node-1"]);
+    agent.wait_for(&["synced"]);
+
+    let one_less = two_endpoints().replace("- addresses: [\"10.244.2.6\"]\n", "");
+    std::fs::write(folder.path().join("state.yaml"), one_less).unwrap();
+    eventually("one endpoint is left", || {
+        let listed = listing(&namespace);
+        !listed.contains("10.244.2.6") && listed.contains("goto cluster-1")
+    });
+
+    std::fs::write(folder.path().join("state.yaml"), "kind: [broken").unwrap();
+    agent.wait_for(&["WARN", "state.yaml, document 1: not YAML"]);
+    std::fs::remove_dir_all(folder.path()).unwrap();
+    agent.wait_for(&["WARN", "cannot be read", "stays in force"]);
+    let listed = listing(&namespace);
+    assert!(listed.contains("10.244.1.5"), "{listed}");
+
+    assert_eq!(agent.terminate().code(), Some(0));
+    assert_eq!(listing(&namespace), listed);
+}
+
+#[test]
+fn one_endpoint_costs_at_most_six_elements_whatever_the_size() {
+    for endpoints in [1, 2, 50, 2_000] {
+        let shape = Shape { services: 20, endpoints };
+        let namespace = Namespace::new().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        shape.write(folder.path());
+        let path = folder.path().to_str().unwrap();
+        // Every endpoint of this node is local too: the dearest case.
+        let mut agent = Agent::start(&namespace, &["--state", path, "--node-name", "node-0"]);
+        agent.wait_for(&["synced", "services=20"]);
+        let rules = || -> Vec<String> {
+            let listed = listing(&namespace);
+            let rules = listed.lines().filter(|line| line.contains("comment \"zw-"));
+            rules.map(str::to_owned).collect()
+        };
+        let before = rules();
+        for now in [endpoints - 1, endpoints, endpoints + 1, endpoints] {
+            shape.write_service(folder.path(), 3, now);
+            let line = agent.wait_for(&["synced"]);
+            println!("{endpoints} endpoints, now {now}: {line}");
+            assert_eq!(field(&line, "services"), 1.0, "{line}");
+            assert!((1.0..=6.0).contains(&field(&line, "elements")), "{line}");
+        }
+        let after = rules();
+        let kept: Vec<&String> = after.iter().filter(|rule| before.contains(rule)).collect();
+        assert_eq!(kept.len(), before.len(), "every rule there was is still there");
+    }
+}
