@@ -153,8 +153,9 @@ fn convert_service(raw: raw::Service, problems: &mut Problems) -> Result<Object,
     let id = identify(Kind::Service, &raw.metadata)?;
     let key = ServiceKey { namespace: id.namespace.clone(), name: id.name.clone() };
     let spec = raw.spec;
+    let listed = spec.cluster_ips.as_ref().is_some_and(|all| !all.is_empty());
     let addresses = match (spec.cluster_ips, spec.cluster_ip) {
-        (Some(all), _) if !all.is_empty() => all,
+        (Some(all), _) if listed => all,
         (_, one) => one.into_iter().collect(),
     };
     let headless = addresses.iter().any(|address| address == "None");
@@ -168,7 +169,7 @@ fn convert_service(raw: raw::Service, problems: &mut Problems) -> Result<Object,
 
     let mut cluster_ips: Vec<IpAddr> = Vec::new();
     for (i, text) in addresses.iter().enumerate() {
-        let field = || format!("spec.clusterIPs[{i}]");
+        let field = || if listed { format!("spec.clusterIPs[{i}]") } else { "spec.clusterIP".into() };
         match parse_address(text) {
             Err(message) => problems.add(field(), message),
             Ok(ip) if cluster_ips.iter().any(|other| Family::of(*other) == Family::of(ip)) => {
@@ -334,10 +335,12 @@ fn is_link_local(addr: IpAddr) -> bool {
 
 /// Kubernetes has always read `010.0.0.1` as decimal, and old objects may hold such an address.
 fn parse_address(text: &str) -> Result<IpAddr, String> {
+    // Rust's own parser would take a sign.
+    let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
     let decimal = || {
         let parts: Vec<u8> = text
             .split('.')
-            .map(|part| (part.len() <= 3).then(|| part.parse().ok()).flatten())
+            .map(|part| (part.len() <= 3 && digits(part)).then(|| part.parse().ok()).flatten())
             .collect::<Option<_>>()?;
         Some(IpAddr::from(<[u8; 4]>::try_from(parts).ok()?))
     };

@@ -2,4 +2,5 @@
 //! Needs root, nft and nothing else; fails, never skips, without.
 
 mod packets;
+mod scale;
 mod table;

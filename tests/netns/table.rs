@@ -22,7 +22,7 @@ fn two_endpoints() -> String {
     )
 }
 
-fn once(namespace: &Namespace, folder: &std::path::Path) -> String {
+pub(crate) fn once(namespace: &Namespace, folder: &std::path::Path) -> String {
     let args = [
         "run",
         "--once",
@@ -45,12 +45,12 @@ fn listing(namespace: &Namespace) -> String {
     text(&output.stdout)
 }
 
-fn generation(namespace: &Namespace) -> u32 {
+pub(crate) fn generation(namespace: &Namespace) -> u32 {
     namespace.run(|| zw_dataplane::Kernel::open().unwrap().generation().unwrap())
 }
 
 /// A number in a log line, such as `elements=5`.
-fn field(line: &str, name: &str) -> f64 {
+pub(crate) fn field(line: &str, name: &str) -> f64 {
     let value =
         line.split(&format!("{name}=")).nth(1).unwrap_or_else(|| panic!("no {name} in {line}"));
     value.split_whitespace().next().unwrap().parse().unwrap()

@@ -1,0 +1,99 @@
+//! What size costs: as ratios to what the kernel itself takes in the same run, and as counts.
+
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+use zw_lab::Namespace;
+use zw_netlink::nft::{Batch, Element, ElementData, Family, SetData, SetSpec, Socket, TypeOf};
+use zw_tests::binary::Agent;
+use zw_tests::cluster::Shape;
+
+use crate::table::{field, generation, once};
+
+const SHAPE: Shape = Shape { services: 5_000, endpoints: 50 };
+
+/// The kernel's own time for as many elements of the same kind, in one transaction.
+fn raw_insertion(elements: usize) -> Duration {
+    let namespace = Namespace::new().unwrap();
+    namespace.run(|| {
+        let set = SetSpec {
+            name: "endpoints".into(),
+            key: vec![
+                TypeOf::IpDaddr,
+                TypeOf::MetaL4proto,
+                TypeOf::ThDport,
+                TypeOf::NumgenRandom { modulus: 2 },
+            ],
+            data: SetData::Fields(vec![TypeOf::IpDaddr, TypeOf::ThDport]),
+            counter: false,
+            timeout: None,
+            dynamic: false,
+            interval: false,
+            size: None,
+            comment: None,
+        };
+        let mut batch = Batch::new();
+        batch.add_table(Family::Ip, "raw", None);
+        batch.add_set(Family::Ip, "raw", &set);
+        for n in 0..elements as u32 {
+            let mut key = [0u8; 16];
+            key[..4].copy_from_slice(&Ipv4Addr::from_bits(0x0a60_0000 + n / 50).octets());
+            (key[4], key[9]) = (6, 80);
+            key[12..].copy_from_slice(&(n % 50).to_ne_bytes());
+            let mut data = [0u8; 8];
+            data[..4].copy_from_slice(&Ipv4Addr::from_bits(0x0b00_0000 + n).octets());
+            data[4..6].copy_from_slice(&8080u16.to_be_bytes());
+            let element = Element {
+                key: &key,
+                key_end: None,
+                data: Some(ElementData::Value(&data)),
+                timeout: None,
+                comment: None,
+            };
+            batch.add_element(Family::Ip, "raw", "endpoints", &element);
+        }
+        let mut socket = Socket::open().unwrap();
+        let started = Instant::now();
+        socket.commit(&mut batch).unwrap();
+        started.elapsed()
+    })
+}
+
+#[test]
+fn five_thousand_services_of_fifty_endpoints() {
+    let folder = tempfile::tempdir().unwrap();
+    SHAPE.write(folder.path());
+    let elements = SHAPE.services * SHAPE.endpoints;
+
+    // Interleaved, best of three each: other load on the machine only ever adds.
+    let (mut raw, mut ours) = (f64::MAX, f64::MAX);
+    let mut namespace = Namespace::new().unwrap();
+    for _ in 0..3 {
+        raw = raw.min(raw_insertion(elements).as_secs_f64() * 1e3);
+        namespace = Namespace::new().unwrap();
+        let log = once(&namespace, folder.path());
+        println!("{log}");
+        ours = ours.min(field(&log, "plan_ms") + field(&log, "commit_ms"));
+    }
+    println!(
+        "{elements} endpoints: raw insertion {raw:.0} ms, planned and committed {ours:.0} ms, ratio {:.2}",
+        ours / raw
+    );
+    assert!(ours <= 3.0 * raw, "planning and commit take {ours:.0} ms, raw insertion {raw:.0} ms");
+
+    let before = generation(&namespace);
+    let log = once(&namespace, folder.path());
+    println!("started again: {log}");
+    assert_eq!(generation(&namespace), before, "nothing was written");
+
+    let path = folder.path().to_str().unwrap();
+    let mut agent = Agent::start(&namespace, &["--state", path, "--node-name", "node-0"]);
+    agent.wait_for(&["synced", "services=5000"]);
+    for endpoints in [49, 50, 51] {
+        SHAPE.write_service(folder.path(), 2_500, endpoints);
+        let line = agent.wait_for(&["synced"]);
+        println!("one Service now {endpoints} endpoints: {line}");
+        assert_eq!(field(&line, "services"), 1.0);
+        assert!((1.0..=6.0).contains(&field(&line, "elements")), "{line}");
+    }
+}
