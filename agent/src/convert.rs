@@ -169,7 +169,8 @@ fn convert_service(raw: raw::Service, problems: &mut Problems) -> Result<Object,
 
     let mut cluster_ips: Vec<IpAddr> = Vec::new();
     for (i, text) in addresses.iter().enumerate() {
-        let field = || if listed { format!("spec.clusterIPs[{i}]") } else { "spec.clusterIP".into() };
+        let field =
+            || if listed { format!("spec.clusterIPs[{i}]") } else { "spec.clusterIP".into() };
         match parse_address(text) {
             Err(message) => problems.add(field(), message),
             Ok(ip) if cluster_ips.iter().any(|other| Family::of(*other) == Family::of(ip)) => {

@@ -11,11 +11,13 @@
 mod documents;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fmt;
+use std::fmt::{self, Write};
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+use serde_json::Value;
 
 use crate::convert::{Object, ObjectId, Problem, convert};
 use documents::{Document, documents};
@@ -79,17 +81,16 @@ pub(crate) struct Complaint {
 
 impl fmt::Display for Complaint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.file.display())?;
+        let mut line = self.file.display().to_string();
         if let Some(document) = self.document {
-            write!(f, ", document {document}")?;
+            line += &format!(", document {document}");
         }
         if let Some(object) = &self.object {
-            write!(f, ", {object}")?;
+            line += &format!(", {object}");
         }
-        // Whatever the file holds must not break out of the line.
-        let what: String =
-            self.what.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        write!(f, ": {what}")
+        line += &format!(": {}", self.what);
+        // Whatever the file holds, its name and its objects' names too, must not break out of the line.
+        line.chars().try_for_each(|c| f.write_char(if c.is_control() { ' ' } else { c }))
     }
 }
 
@@ -249,10 +250,12 @@ fn read_objects(
             }
         };
         for (place, value) in values {
+            let has_kind = value.get("kind").and_then(Value::as_str).is_some_and(|k| !k.is_empty());
             match convert(value) {
                 Err(Problem { field, message }) => {
-                    // A kind we do not read holds nothing of ours.
-                    whole &= field == "kind";
+                    // A kind we do not read holds nothing of ours. Something without a kind may be
+                    // the first half of a List whose last line is not written yet.
+                    whole &= has_kind && field == "kind";
                     complain(None, format!("{place}{field}: {message}"));
                 }
                 Ok((object, problems)) => {

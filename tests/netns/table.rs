@@ -108,6 +108,40 @@ fn what_dump_rules_prints_as_nft_is_what_nft_prints() {
 }
 
 #[test]
+fn what_dump_rules_prints_as_json_is_what_nft_prints() {
+    use serde_json::Value;
+
+    let namespace = Namespace::new().unwrap();
+    let folder = state(&two_endpoints());
+    once(&namespace, folder.path());
+    let cidr = ["--cluster-cidr", "10.244.0.0/16,fd00:10:244::/48"];
+    let dumped = run_in(&namespace, &["dump-rules", "-o", "json", cidr[0], cidr[1]]);
+    let listed = tool_in(&namespace, "nft", &["-j", "list", "ruleset"], "");
+
+    // What both know: chains and rules without their handles. nft writes a single flag as a string.
+    let objects = |json: &[u8]| -> Vec<String> {
+        let json: Value = serde_json::from_slice(json).unwrap();
+        let objects = json["nftables"].as_array().unwrap().iter();
+        let mut objects: Vec<String> = objects
+            .filter(|object| object.get("chain").is_some() || object.get("rule").is_some())
+            .cloned()
+            .map(|mut object| {
+                let body = object.as_object_mut().unwrap().values_mut().next().unwrap();
+                body.as_object_mut().unwrap().remove("handle");
+                object
+                    .to_string()
+                    .replace("\"flags\":\"fully-random\"", "\"flags\":[\"fully-random\"]")
+            })
+            .collect();
+        objects.sort();
+        objects
+    };
+    let (ours, theirs) = (objects(&dumped.stdout), objects(&listed.stdout));
+    assert!(ours.len() > 30, "{ours:?}");
+    assert_eq!(ours, theirs);
+}
+
+#[test]
 fn a_second_start_writes_nothing_and_leftovers_go() {
     let namespace = Namespace::new().unwrap();
     let folder = state(&two_endpoints());

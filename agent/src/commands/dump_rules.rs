@@ -1,11 +1,13 @@
 //! `zoneward dump-rules`: what is programmed, per Service, from the kernel or from manifests.
 
+mod ruleset;
 mod text;
 mod view;
 
 use std::io::Write;
 
 use anyhow::{Context, bail};
+use nftables::schema::NfListObject;
 use serde::Serialize;
 use tracing::warn;
 use zw_dataplane::Kernel;
@@ -58,6 +60,9 @@ struct Dump {
 #[derive(Serialize)]
 struct Json<'a> {
     services: Vec<&'a PortView>,
+    /// Only without a filter, which the ruleset knows nothing of.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    nftables: Vec<NfListObject<'a>>,
 }
 
 impl Dump {
@@ -78,7 +83,9 @@ impl Dump {
         match output {
             Output::Text => text::print(&shown, out)?,
             Output::Json => {
-                let json = serde_json::to_string_pretty(&Json { services: shown });
+                let tables = self.tables.iter().filter(|_| filter.is_none());
+                let nftables = tables.flat_map(ruleset::objects).collect();
+                let json = serde_json::to_string_pretty(&Json { services: shown, nftables });
                 writeln!(out, "{}", json.context("cannot print JSON")?)?;
             }
             Output::Nft => {

@@ -88,10 +88,7 @@ fn changes_are_told_once() {
     index.apply(a_slice(slice("api-1", "api")));
     assert_eq!(index.take_changed(), some(&["api", "shop"]));
     assert_eq!(index.take_changed(), some(&[]));
-    let want = [
-        (service("api", 1), vec![slice("api-1", "api")]),
-        (service("shop", 2), Vec::new()),
-    ];
+    let want = [(service("api", 1), vec![slice("api-1", "api")]), (service("shop", 2), Vec::new())];
     assert_eq!(known(&index), want);
 }
 
@@ -143,8 +140,7 @@ fn a_slice_that_changes_its_service_touches_both() {
     ]);
     index.apply(a_slice(slice("s-1", "shop")));
     assert_eq!(index.take_changed(), some(&["api", "shop"]));
-    let want =
-        [(service("api", 1), Vec::new()), (service("shop", 2), vec![slice("s-1", "shop")])];
+    let want = [(service("api", 1), Vec::new()), (service("shop", 2), vec![slice("s-1", "shop")])];
     assert_eq!(known(&index), want);
 
     index.delete(&id(Kind::EndpointSlice, "s-1"));

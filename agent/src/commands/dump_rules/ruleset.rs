@@ -1,0 +1,210 @@
+//! The ruleset in the JSON schema that `nft -j` speaks: tables, chains, rules and elements.
+//!
+//! Definitions of sets and maps are not among them: the schema's types know neither verdict maps nor
+//! the type of a slot number. The elements name their set.
+
+use std::collections::HashSet;
+
+use nftables::expr::{
+    BinaryOperation, CT, Elem, Expression, Map, Meta, MetaKey, NamedExpression, NgMode, Numgen,
+    Payload, PayloadField, Prefix, Verdict,
+};
+use nftables::schema::{Chain, Element, NfListObject, Rule, Table as NfTable};
+use nftables::stmt::{
+    JumpTarget, Mangle, Match, NAT, NATFamily, NATFlag, Operator, Reject, RejectType, Statement,
+    VerdictMap,
+};
+use nftables::types::{NfChainPolicy, NfChainType, NfFamily, NfHook, RejectCode};
+use zw_model::Family;
+use zw_plan::{
+    Data, Field, HookKind, HookPoint, SetData, SetDef, TABLE, Table, Value, decode, sets,
+};
+
+/// A table's objects, in the order nft lists them.
+pub(crate) fn objects(table: &Table) -> Vec<NfListObject<'_>> {
+    let family = nf_family(table.family);
+    let mut objects =
+        vec![NfListObject::Table(NfTable { family, name: TABLE.into(), handle: None })];
+    objects.extend(sets().iter().filter_map(|set| elements(table, set)));
+    objects
+        .extend(table.chains.values().map(|chain| NfListObject::Chain(self::chain(family, chain))));
+    for chain in table.chains.values() {
+        for (rule, fingerprint) in chain.rules.iter().zip(chain.fingerprints(table.family)) {
+            objects.push(NfListObject::Rule(Rule {
+                family,
+                table: TABLE.into(),
+                chain: chain.name.as_str().into(),
+                expr: rule
+                    .iter()
+                    .map(|statement| self::statement(table.family, statement))
+                    .collect(),
+                handle: None,
+                index: None,
+                comment: Some(fingerprint.into()),
+            }));
+        }
+    }
+    objects
+}
+
+fn chain(family: NfFamily, chain: &zw_plan::Chain) -> Chain<'_> {
+    let hook = chain.hook;
+    Chain {
+        family,
+        table: TABLE.into(),
+        name: chain.name.as_str().into(),
+        newname: None,
+        handle: None,
+        _type: hook.map(|hook| match hook.kind {
+            HookKind::Filter => NfChainType::Filter,
+            HookKind::Nat => NfChainType::NAT,
+        }),
+        hook: hook.map(|hook| match hook.point {
+            HookPoint::Prerouting => NfHook::Prerouting,
+            HookPoint::Input => NfHook::Input,
+            HookPoint::Forward => NfHook::Forward,
+            HookPoint::Output => NfHook::Output,
+            HookPoint::Postrouting => NfHook::Postrouting,
+        }),
+        prio: hook.map(|hook| hook.priority),
+        dev: None,
+        policy: hook.map(|_| NfChainPolicy::Accept),
+    }
+}
+
+fn elements<'a>(table: &'a Table, set: &SetDef) -> Option<NfListObject<'a>> {
+    let elements = table.elements.get(&set.name).filter(|elements| !elements.is_empty())?;
+    let elem = elements.values().map(|element| {
+        let key = concat(decode(table.family, set.key, &element.key).unwrap_or_default());
+        let key = match &element.comment {
+            None => key,
+            Some(comment) => Expression::Named(NamedExpression::Elem(Elem {
+                val: Box::new(key),
+                timeout: None,
+                expires: None,
+                comment: Some(comment.as_str().into()),
+                counter: None,
+            })),
+        };
+        match (&element.data, set.data) {
+            (Data::Goto(chain), _) => {
+                let target = JumpTarget { target: chain.as_str().into() };
+                Expression::List(vec![key, Expression::Verdict(Verdict::Goto(target))])
+            }
+            (Data::Value(value), SetData::Fields(fields)) => {
+                let value = decode(table.family, fields, value).unwrap_or_default();
+                Expression::List(vec![key, concat(value)])
+            }
+            _ => key,
+        }
+    });
+    Some(NfListObject::Element(Element {
+        family: nf_family(table.family),
+        table: TABLE.into(),
+        name: set.name.as_str().into(),
+        elem: elem.collect(),
+    }))
+}
+
+fn concat(values: Vec<Value>) -> Expression<'static> {
+    let expression = |value: Value| match value {
+        Value::Port(port) => Expression::Number(port.into()),
+        Value::Slot(slot) => Expression::Number(slot),
+        Value::Addr(_) | Value::Protocol(_) => Expression::String(value.to_string().into()),
+    };
+    Expression::Named(NamedExpression::Concat(values.into_iter().map(expression).collect()))
+}
+
+fn statement(family: Family, statement: &zw_plan::Statement) -> Statement<'static> {
+    use zw_plan::Statement as S;
+    let mark = || Expression::Named(NamedExpression::Meta(Meta { key: MetaKey::Mark }));
+    let named_set = |set: &zw_plan::SetName| Expression::String(format!("@{set}").into());
+    let target = |chain: &str| JumpTarget { target: chain.to_owned().into() };
+    let equal = |left, right| Statement::Match(Match { left, right, op: Operator::EQ });
+    let set_mark = |operation| Statement::Mangle(Mangle { key: mark(), value: binary(operation) });
+    match statement {
+        S::New => has_bit("state", "new"),
+        S::Redirected => has_bit("status", "dnat"),
+        S::NotFrom(net) => {
+            let addr = Box::new(Expression::String(net.network().to_string().into()));
+            let prefix = Prefix { addr, len: net.prefix_len().into() };
+            let right = Expression::Named(NamedExpression::Prefix(prefix));
+            Statement::Match(Match { left: field(family, Field::Saddr), right, op: Operator::NEQ })
+        }
+        S::In(key, set) => equal(fields(family, key), named_set(set)),
+        S::Dispatch(key, set) => {
+            Statement::VerdictMap(VerdictMap { key: fields(family, key), data: named_set(set) })
+        }
+        S::Marked(bit) => {
+            let masked = binary(BinaryOperation::AND(mark(), Expression::Number(*bit)));
+            equal(masked, Expression::Number(*bit))
+        }
+        S::Mark(bit) => set_mark(BinaryOperation::OR(vec![mark(), Expression::Number(*bit)])),
+        S::Unmark(bit) => set_mark(BinaryOperation::XOR(mark(), Expression::Number(*bit))),
+        S::Dnat { slots, map } => {
+            let key = [Field::Daddr, Field::Protocol, Field::Dport, Field::Pick(*slots)];
+            let map = Map { key: fields(family, &key), data: named_set(map) };
+            let nat_family = if family == Family::V4 { NATFamily::IP } else { NATFamily::IP6 };
+            Statement::DNAT(Some(NAT {
+                addr: Some(Expression::Named(NamedExpression::Map(Box::new(map)))),
+                family: Some(nat_family),
+                port: None,
+                flags: None,
+            }))
+        }
+        S::Masquerade => Statement::Masquerade(Some(NAT {
+            addr: None,
+            family: None,
+            port: None,
+            flags: Some(HashSet::from([NATFlag::FullyRandom])),
+        })),
+        S::Reject => {
+            let kind = if family == Family::V4 { RejectType::ICMP } else { RejectType::ICMPv6 };
+            Statement::Reject(Some(Reject::new(Some(kind), Some(RejectCode::PortUnreach))))
+        }
+        S::Jump(chain) => Statement::Jump(target(chain)),
+        S::Goto(chain) => Statement::Goto(target(chain)),
+    }
+}
+
+fn has_bit(key: &'static str, bit: &'static str) -> Statement<'static> {
+    let ct = CT { key: key.into(), family: None, dir: None };
+    Statement::Match(Match {
+        left: Expression::Named(NamedExpression::CT(ct)),
+        right: Expression::String(bit.into()),
+        op: Operator::IN,
+    })
+}
+
+fn binary(operation: BinaryOperation<'static>) -> Expression<'static> {
+    Expression::BinaryOperation(Box::new(operation))
+}
+
+fn fields(family: Family, key: &[Field]) -> Expression<'static> {
+    let fields = key.iter().map(|field| self::field(family, *field)).collect();
+    Expression::Named(NamedExpression::Concat(fields))
+}
+
+fn field(family: Family, field: Field) -> Expression<'static> {
+    let ip = if family == Family::V4 { "ip" } else { "ip6" };
+    let payload = |protocol: &'static str, field: &'static str| {
+        let field = PayloadField { protocol: protocol.into(), field: field.into() };
+        NamedExpression::Payload(Payload::PayloadField(field))
+    };
+    Expression::Named(match field {
+        Field::Saddr => payload(ip, "saddr"),
+        Field::Daddr => payload(ip, "daddr"),
+        Field::Protocol => NamedExpression::Meta(Meta { key: MetaKey::L4proto }),
+        Field::Dport => payload("th", "dport"),
+        Field::Pick(slots) => {
+            NamedExpression::Numgen(Numgen { mode: NgMode::Random, ng_mod: slots, offset: Some(0) })
+        }
+    })
+}
+
+fn nf_family(family: Family) -> NfFamily {
+    match family {
+        Family::V4 => NfFamily::IP,
+        Family::V6 => NfFamily::IP6,
+    }
+}
