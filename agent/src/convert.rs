@@ -18,6 +18,8 @@ use zw_model::{
     SliceEndpoint, SliceKey, SlicePort,
 };
 
+/// A DNS name.
+const LONGEST_NAME: usize = 253;
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 const SERVICE_PROXY_NAME: &str = "service.kubernetes.io/service-proxy-name";
 const HEADLESS: &str = "service.kubernetes.io/headless";
@@ -116,6 +118,21 @@ pub(crate) fn convert(object: Value) -> Result<(Object, Vec<Problem>), Problem> 
     Ok((object, problems.0))
 }
 
+/// Who an object says it is, for complaints about one of which nothing can be used.
+pub(crate) fn identity(object: &Value) -> Option<ObjectId> {
+    let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
+    let kind = match text("/kind")? {
+        "Service" => Kind::Service,
+        "EndpointSlice" => Kind::EndpointSlice,
+        "Node" => Kind::Node,
+        "ServiceCIDR" => Kind::ServiceCidr,
+        _ => return None,
+    };
+    let (name, namespace) = (text("/metadata/name")?.into(), text("/metadata/namespace"));
+    let namespace = namespace.map(Into::into);
+    identify(kind, &raw::Metadata { name, namespace, labels: None }).ok()
+}
+
 fn typed<T: DeserializeOwned>(object: Value) -> Result<T, Problem> {
     serde_path_to_error::deserialize(object).map_err(|error| Problem {
         field: error.path().to_string(),
@@ -146,7 +163,19 @@ fn identify(kind: Kind, metadata: &raw::Metadata) -> Result<ObjectId, Problem> {
         (_, None | Some("")) => "default",
         (_, Some(namespace)) => namespace,
     };
+    check_name("metadata.name", &metadata.name)?;
+    check_name("metadata.namespace", namespace)?;
     Ok(ObjectId { kind, namespace: namespace.into(), name: metadata.name.as_str().into() })
+}
+
+/// Names end up in the kernel as comments, and a quote in one of those makes a listing that nft does
+/// not load back. The API server takes none of that; a file may say anything.
+fn check_name(field: &str, name: &str) -> Result<(), Problem> {
+    let fine = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+    if name.len() <= LONGEST_NAME && name.bytes().all(fine) {
+        return Ok(());
+    }
+    Err(Problem { field: field.into(), message: format!("{name:?} is not a name in Kubernetes") })
 }
 
 fn convert_service(raw: raw::Service, problems: &mut Problems) -> Result<Object, Problem> {
@@ -287,7 +316,12 @@ fn convert_port(
             return None;
         }
     };
-    Some((raw.name.unwrap_or_default().into(), protocol, port))
+    let name = raw.name.unwrap_or_default();
+    if let Err(problem) = check_name(&format!("{field}.name"), &name) {
+        problems.0.push(problem);
+        return None;
+    }
+    Some((name.into(), protocol, port))
 }
 
 fn convert_endpoint(

@@ -45,8 +45,10 @@ fn run(command: Command, out: &mut dyn Write) -> anyhow::Result<()> {
         Command::Simulate(args) => commands::simulate::run(args, out),
         Command::Version => Ok(writeln!(out, "zoneward {}", env!("CARGO_PKG_VERSION"))?),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "zoneward", &mut io::stdout());
-            Ok(())
+            // Not to `out` directly: it panics where writing fails, such as on a closed pipe.
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "zoneward", &mut script);
+            Ok(out.write_all(&script)?)
         }
     }
 }
@@ -54,7 +56,11 @@ fn run(command: Command, out: &mut dyn Write) -> anyhow::Result<()> {
 fn start_log(cli: &Cli) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(&cli.log)
         .with_context(|| BadInput(format!("--log {:?} is not a log filter", cli.log)))?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        // It would complain to standard error about a closed standard error, and panic.
+        .log_internal_errors(false);
     let colour = io::IsTerminal::is_terminal(&io::stderr());
     if cli.log_json {
         log.json().init();

@@ -19,11 +19,16 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::convert::{Object, ObjectId, Problem, convert};
+use crate::convert::{Object, ObjectId, Problem, convert, identity};
 use documents::{Document, documents};
 
 /// A file larger than this is not a manifest.
 const LARGEST_FILE: u64 = 1 << 30;
+
+/// Where a complaint is cut: a value that makes no sense may have megabytes of it.
+const LONGEST_LINE: usize = 1000;
+/// How many complaints about one file are told; a file of nonsense may give rise to millions.
+const MOST_COMPLAINTS: usize = 100;
 
 /// The state of a folder of manifests.
 #[derive(Debug)]
@@ -90,7 +95,9 @@ impl fmt::Display for Complaint {
         }
         line += &format!(": {}", self.what);
         // Whatever the file holds, its name and its objects' names too, must not break out of the line.
-        line.chars().try_for_each(|c| f.write_char(if c.is_control() { ' ' } else { c }))
+        let mut rest = line.chars().map(|c| if c.is_control() { ' ' } else { c });
+        rest.by_ref().take(LONGEST_LINE).try_for_each(|c| f.write_char(c))?;
+        if rest.next().is_some() { f.write_str("...") } else { Ok(()) }
     }
 }
 
@@ -163,6 +170,7 @@ impl StateSource {
         complaints: &mut Vec<Complaint>,
     ) -> Vec<ObjectId> {
         let before = self.files.remove(path).unwrap_or_default().objects;
+        let told_before = complaints.len();
         let (mut after, whole) = match read(path, signature) {
             Ok(text) => read_objects(path, &text, complaints),
             Err(what) => {
@@ -170,6 +178,11 @@ impl StateSource {
                 (BTreeMap::new(), false)
             }
         };
+        let more = (complaints.len() - told_before).saturating_sub(MOST_COMPLAINTS);
+        if more > 0 {
+            complaints.truncate(told_before + MOST_COMPLAINTS);
+            complaints.push(Complaint::of_file(path, format!("{more} more complaints")));
+        }
         if !whole {
             for (id, object) in &before {
                 after.entry(id.clone()).or_insert_with(|| object.clone());
@@ -178,7 +191,9 @@ impl StateSource {
         self.hand_over(path, before.keys(), after.keys());
         for id in after.keys().filter(|id| !before.contains_key(*id)) {
             let first = self.holders.get(id).and_then(|holders| holders.first());
-            if let Some(other) = first.filter(|first| *first != path) {
+            // One that is missing is about to go: the file was renamed.
+            let counts = |first: &&PathBuf| *first != path && !self.missing.contains(*first);
+            if let Some(other) = first.filter(counts) {
                 let what = format!("also in {}, which counts", other.display());
                 complaints
                     .push(Complaint { object: Some(id.clone()), ..Complaint::of_file(path, what) });
@@ -251,12 +266,13 @@ fn read_objects(
         };
         for (place, value) in values {
             let has_kind = value.get("kind").and_then(Value::as_str).is_some_and(|k| !k.is_empty());
+            let named = identity(&value);
             match convert(value) {
                 Err(Problem { field, message }) => {
                     // A kind we do not read holds nothing of ours. Something without a kind may be
                     // the first half of a List whose last line is not written yet.
                     whole &= has_kind && field == "kind";
-                    complain(None, format!("{place}{field}: {message}"));
+                    complain(named, format!("{place}{field}: {message}"));
                 }
                 Ok((object, problems)) => {
                     for Problem { field, message } in problems {
@@ -288,7 +304,11 @@ fn read(path: &Path, signature: Signature) -> Result<String, String> {
 /// the folder are not entered, and names that begin with a dot are editors' and volumes' business.
 fn manifests(path: &Path) -> io::Result<BTreeMap<PathBuf, Signature>> {
     let metadata = fs::metadata(path)?;
-    if !metadata.is_dir() {
+    if !metadata.is_dir() && !metadata.is_file() {
+        // Reading a pipe may wait for ever.
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "neither a file nor a folder"));
+    }
+    if metadata.is_file() {
         return Ok(BTreeMap::from([(path.to_owned(), Signature::of(&metadata))]));
     }
     let mut found = BTreeMap::new();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use zw_model::Family;
 use zw_netlink::Error;
-use zw_netlink::nft::{Batch, DumpedElement, ElementData, SetInfo, Socket};
+use zw_netlink::nft::{Batch, DumpedElement, ElementData, SetInfo, Socket, TableInfo};
 use zw_plan::{
     Actual, ActualTable, Changes, Data, Element, Key, PlanConfig, SetName, TABLE, base_table, sets,
 };
@@ -97,9 +97,7 @@ impl Kernel {
     /// The families in which our table exists.
     pub fn present(&mut self) -> Result<Vec<Family>, WriteError> {
         let tables = self.socket.tables().map_err(|error| reading("the list of tables", error))?;
-        let ours = |family: &Family| {
-            tables.iter().any(|(of, name)| *of == netlink_family(*family) && name == TABLE)
-        };
+        let ours = |family: &Family| find_ours(&tables, *family).is_some();
         Ok(Family::BOTH.into_iter().filter(ours).collect())
     }
 
@@ -129,8 +127,9 @@ impl Kernel {
         let tables = self.socket.tables()?;
         let mut actual = Actual::default();
         for family in Family::BOTH {
-            if tables.iter().any(|(of, name)| *of == netlink_family(family) && name == TABLE) {
-                actual.tables.insert(family, self.read_table(family)?);
+            if let Some(info) = find_ours(&tables, family) {
+                let note = info.comment.clone();
+                actual.tables.insert(family, ActualTable { note, ..self.read_table(family)? });
             }
         }
         if self.socket.generation()? != generation {
@@ -196,6 +195,11 @@ impl Kernel {
         self.socket.elements(netlink_family(family), TABLE, set.as_str(), &mut take)?;
         Ok(elements)
     }
+}
+
+fn find_ours(tables: &[TableInfo], family: Family) -> Option<&TableInfo> {
+    let family = Some(netlink_family(family));
+    tables.iter().find(|table| table.family == family && table.name == TABLE)
 }
 
 /// Reads again what was torn by somebody's change, or went away while it was read.

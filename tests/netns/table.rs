@@ -84,8 +84,7 @@ fn what_dump_rules_prints_as_nft_is_what_nft_prints() {
     let namespace = Namespace::new().unwrap();
     let folder = state(&two_endpoints());
     once(&namespace, folder.path());
-    let cidr = ["--cluster-cidr", "10.244.0.0/16,fd00:10:244::/48"];
-    let dumped = run_in(&namespace, &["dump-rules", "-o", "nft", cidr[0], cidr[1]]);
+    let dumped = run_in(&namespace, &["dump-rules", "-o", "nft"]);
     assert!(dumped.status.success(), "{}", text(&dumped.stderr));
     let normal = |listing: String| -> Vec<String> {
         let words = [" comment \"zw-", " counter packets 0 bytes 0"];
@@ -114,8 +113,7 @@ fn what_dump_rules_prints_as_json_is_what_nft_prints() {
     let namespace = Namespace::new().unwrap();
     let folder = state(&two_endpoints());
     once(&namespace, folder.path());
-    let cidr = ["--cluster-cidr", "10.244.0.0/16,fd00:10:244::/48"];
-    let dumped = run_in(&namespace, &["dump-rules", "-o", "json", cidr[0], cidr[1]]);
+    let dumped = run_in(&namespace, &["dump-rules", "-o", "json"]);
     let listed = tool_in(&namespace, "nft", &["-j", "list", "ruleset"], "");
 
     // What both know: chains and rules without their handles. nft writes a single flag as a string.
@@ -177,6 +175,15 @@ fn a_table_of_another_version_is_replaced_in_one_step() {
     once(&namespace, folder.path());
     let fresh = Namespace::new().unwrap();
     once(&fresh, folder.path());
+    assert_eq!(listing(&namespace), listing(&fresh));
+
+    // So is one that was made with other settings.
+    let args = ["run", "--once", "--node-name", "node-1", "--state"];
+    let mut args: Vec<&std::ffi::OsStr> = args.iter().map(std::ffi::OsStr::new).collect();
+    args.push(folder.path().as_os_str());
+    assert!(run_in(&namespace, &args).status.success());
+    assert!(!listing(&namespace).contains("10.244.0.0/16"));
+    once(&namespace, folder.path());
     assert_eq!(listing(&namespace), listing(&fresh));
 }
 

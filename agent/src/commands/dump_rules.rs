@@ -23,10 +23,14 @@ use view::{PortView, from_index, from_kernel};
 
 pub(crate) fn run(args: DumpRulesArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let filter = args.service.as_deref().map(Filter::parse).transpose()?;
+    if filter.is_some() && args.output == Output::Nft {
+        bail!(BadInput("-o nft prints whole tables: leave the Service out".into()));
+    }
     let dump = match (&args.state, &args.node_name) {
         (Some(path), Some(node_name)) => {
             let index = load(StateSource::new(path.clone()), node_name)?;
-            Dump { ports: from_index(&index), tables: tables_of(&index, &args)? }
+            let desired = plan(&index, &args);
+            Dump { ports: from_index(&index, &desired), tables: tables_of(&desired)? }
         }
         _ => {
             let mut kernel = Kernel::open().map_err(with_advice)?;
@@ -38,11 +42,7 @@ pub(crate) fn run(args: DumpRulesArgs, out: &mut dyn Write) -> anyhow::Result<()
             let tables = Family::BOTH
                 .into_iter()
                 .filter_map(|family| {
-                    Some(Table::from_actual(
-                        family,
-                        read.actual.tables.get(&family)?,
-                        &args.plan.config(),
-                    ))
+                    Some(Table::from_actual(family, read.actual.tables.get(&family)?))
                 })
                 .collect();
             Dump { ports, tables }
@@ -111,7 +111,8 @@ impl Filter {
             Some((service, port)) => (service, Some(port.to_owned())),
             None => (text, None),
         };
-        if service.split('/').filter(|part| !part.is_empty()).count() != 2 {
+        let parts: Vec<&str> = service.split('/').collect();
+        if parts.len() != 2 || parts.contains(&"") || port.as_deref() == Some("") {
             bail!(BadInput(format!(
                 "{text:?} is not a Service: write namespace/name or namespace/name:port"
             )));
@@ -144,14 +145,18 @@ fn load(mut source: StateSource, node_name: &str) -> anyhow::Result<Index> {
     Ok(index)
 }
 
-fn tables_of(index: &Index, args: &DumpRulesArgs) -> anyhow::Result<Vec<Table>> {
+fn plan(index: &Index, args: &DumpRulesArgs) -> Desired {
     let mut desired = Desired::new(args.plan.config());
     desired.load(index.service_keys().filter_map(|key| {
         let (service, slices) = index.service(key)?;
         Some((key.clone(), Some(plan_service(service, slices, index.node(), |_| Vec::new()))))
     }));
+    desired
+}
+
+fn tables_of(desired: &Desired) -> anyhow::Result<Vec<Table>> {
     Family::BOTH
         .into_iter()
-        .map(|family| Table::of(&desired, family).map_err(|refused| anyhow::anyhow!(refused.0)))
+        .map(|family| Table::of(desired, family).map_err(|refused| anyhow::anyhow!(refused.0)))
         .collect()
 }

@@ -1,6 +1,5 @@
 //! `zoneward run`: the agent.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -26,19 +25,14 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<()> {
     let Some(state) = state else {
         bail!(BadInput("no source of Services: give --state PATH".into()));
     };
-    let writer = start_writer()?;
+    let writer = Writer::start().map_err(with_advice)?;
     let engine = Engine::new(Index::new(&node_name), plan.config(), writer);
-    let follower = Follower { source: StateSource::new(state), engine, complaints: 0 };
+    let mut follower = Follower { source: StateSource::new(state), engine, complaints: 0 };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    runtime.block_on(if once { Either::Once } else { Either::Follow }.drive(follower))
-}
-
-/// Connects to the kernel, or says what is missing.
-pub(crate) fn start_writer() -> anyhow::Result<Writer> {
-    Writer::start().map_err(|error| with_advice(error))
+    runtime.block_on(async { if once { follower.once().await } else { follower.follow().await } })
 }
 
 /// Adds how to get what is missing.
@@ -54,20 +48,6 @@ pub(crate) fn with_advice(error: WriteError) -> anyhow::Error {
     error
 }
 
-enum Either {
-    Once,
-    Follow,
-}
-
-impl Either {
-    async fn drive(self, mut follower: Follower) -> anyhow::Result<()> {
-        match self {
-            Either::Once => follower.once().await,
-            Either::Follow => follower.follow().await,
-        }
-    }
-}
-
 /// Carries what the files say to the kernel.
 struct Follower {
     source: StateSource,
@@ -79,7 +59,7 @@ struct Follower {
 impl Follower {
     async fn once(&mut self) -> anyhow::Result<()> {
         if !self.look() {
-            bail!(BadInput(format!("nothing in {} could be read", self.path().display())));
+            bail!(BadInput(format!("nothing in {} could be read", self.source.path().display())));
         }
         self.engine.sync().await.map_err(with_advice)
     }
@@ -134,10 +114,6 @@ impl Follower {
             }
         }
         self.source.has_been_read()
-    }
-
-    fn path(&self) -> PathBuf {
-        self.source.path().to_owned()
     }
 }
 

@@ -7,7 +7,7 @@ use zw_model::{
     SliceEndpoint, SliceKey, SlicePort,
 };
 
-use super::{Body, Kind, Object, ObjectId, Problem, convert};
+use super::{Body, Kind, Object, ObjectId, Problem, convert, identity};
 
 /// Sets a field by its JSON pointer; `Value::Null` stays there as an explicit null.
 fn set(mut object: Value, pointer: &str, value: Value) -> Value {
@@ -563,6 +563,24 @@ fn an_object_without_a_name_cannot_be_read() {
 }
 
 #[test]
+fn an_object_that_cannot_be_read_still_says_who_it_is() {
+    let broken = set(service(), "/spec", json!(5));
+    assert_eq!(identity(&broken), Some(id(Kind::Service, "web", "api")));
+    let in_default = remove(broken, "/metadata/namespace");
+    assert_eq!(identity(&in_default), Some(id(Kind::Service, "default", "api")));
+    assert_eq!(identity(&node()), Some(id(Kind::Node, "", "node-1")));
+    for nobody in [
+        json!(null),
+        json!({"kind": "Service"}),
+        set(service(), "/kind", json!("Pod")),
+        set(service(), "/metadata/name", json!("a\"b")),
+        set(service(), "/metadata/name", json!(5)),
+    ] {
+        assert_eq!(identity(&nobody), None, "{nobody}");
+    }
+}
+
+#[test]
 fn kinds_and_versions_that_are_not_read_say_so() {
     let kinds = "is not one that Zoneward reads (Service, EndpointSlice, Node, ServiceCIDR, List)";
     check_error(json!({"apiVersion": "v1", "kind": "Pod"}), &format!("kind: \"Pod\" {kinds}"));
@@ -586,6 +604,24 @@ fn kinds_and_versions_that_are_not_read_say_so() {
             format!("apiVersion: {version:?} is not a version of {kind} that Zoneward reads");
         check_error(object, &error);
     }
+}
+
+#[test]
+fn names_that_kubernetes_would_not_take_are_refused() {
+    let long = "n".repeat(254);
+    for name in ["a\"b", "a b", "a/b", "a:b", "a\nb", "\u{e4}", &long] {
+        let why = |field: &str| format!("{field}: {name:?} is not a name in Kubernetes");
+        for field in ["name", "namespace"] {
+            let object = set(service(), &format!("/metadata/{field}"), json!(name));
+            check_error(object, &why(&format!("metadata.{field}")));
+        }
+        let object = set(service(), "/spec/ports/0/name", json!(name));
+        let want = Service { ports: Vec::new(), ..want_service() };
+        check_service(object, want, &[&why("spec.ports[0].name")]);
+    }
+    let longest = "n".repeat(253);
+    let want = Service { key: ServiceKey::new("web", longest.as_str()), ..want_service() };
+    check_service(set(service(), "/metadata/name", json!(longest)), want, &[]);
 }
 
 #[test]

@@ -22,7 +22,7 @@ pub use expr::{
     CmpOp, CtKey, Expr, MetaKey, NAT_FULLY_RANDOM, NAT_PERSISTENT, NAT_RANDOM, PayloadBase,
     REG_VERDICT, REG32_00, RejectWith, Verdict,
 };
-pub use reply::{ChainInfo, DumpedElement, RuleInfo, SetInfo};
+pub use reply::{ChainInfo, DumpedElement, RuleInfo, SetInfo, TableInfo};
 pub use set::{SetData, SetSpec, TypeOf};
 
 /// The protocol family of a table.

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use zw_netlink::nft::{
     Batch, ChainSpec, Element, ElementData, Error, Expr, Family, Hook, HookKind, HookPoint,
-    MetaKey, OpId, PayloadBase, REG_VERDICT, REG32_00, SetData, SetSpec, Socket, TypeOf, Verdict,
+    MetaKey, OpId, PayloadBase, REG_VERDICT, REG32_00, SetData, SetSpec, Socket, TableInfo, TypeOf,
+    Verdict,
 };
 
 #[path = "kernel/dumps.rs"]
@@ -175,7 +176,12 @@ fn ten_thousand_endpoints_come_back_equal_and_nft_prints_their_types() {
         }
         assert!(text.contains("comment \"owned by zoneward\""));
         assert_eq!(text.matches("fd00::10:").count(), 10_000, "all v6 endpoints are listed");
-        let tables = FAMILIES.map(|family| (family, T.to_owned()));
+        let comment = Some("owned by zoneward".to_owned());
+        let tables = FAMILIES.map(|family| TableInfo {
+            family: Some(family),
+            name: T.to_owned(),
+            comment: comment.clone(),
+        });
         assert_eq!(socket.tables().expect("dumps"), tables);
     });
 }

@@ -26,6 +26,8 @@ pub struct ActualTable {
     /// Something in it cannot be changed in place, such as a set of another type or a base chain at
     /// another hook: the table is replaced as a whole.
     pub incompatible: bool,
+    /// The table's comment, which holds [`crate::PlanConfig::note`].
+    pub note: Option<String>,
     /// The sets that are there, with their elements.
     pub sets: BTreeMap<SetName, HashMap<Key, Element>>,
     /// Sets of another version.
@@ -91,7 +93,9 @@ pub fn bring_to(desired: &Desired, actual: &Actual) -> Changes {
     for family in Family::BOTH {
         let table = match actual.tables.get(&family) {
             None => make(desired, family),
-            Some(table) if table.incompatible => {
+            Some(table)
+                if table.incompatible || table.note.as_ref() != Some(&desired.note(family)) =>
+            {
                 TableChanges { delete_table: true, ..make(desired, family) }
             }
             Some(table) => adjust(desired, family, table),
@@ -104,7 +108,10 @@ pub fn bring_to(desired: &Desired, actual: &Actual) -> Changes {
 }
 
 fn make(desired: &Desired, family: Family) -> TableChanges {
-    TableChanges { add_table: true, ..adjust(desired, family, &ActualTable::default()) }
+    TableChanges {
+        add_table: Some(desired.note(family)),
+        ..adjust(desired, family, &ActualTable::default())
+    }
 }
 
 fn adjust(desired: &Desired, family: Family, actual: &ActualTable) -> TableChanges {

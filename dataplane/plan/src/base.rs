@@ -38,6 +38,34 @@ impl Default for PlanConfig {
     }
 }
 
+impl PlanConfig {
+    /// The settings as far as one family's table depends on them: its comment, so that whoever reads the
+    /// kernel can tell what the rules are without decoding them, and a change of settings is seen.
+    pub fn note(&self, family: Family) -> String {
+        let ranges = self.pod_ranges.iter().filter(|net| Family::of(net.addr()) == family);
+        let ranges: Vec<String> = ranges.map(ToString::to_string).collect();
+        let pods = if ranges.is_empty() { UNKNOWN.to_owned() } else { ranges.join(",") };
+        let mut note = format!("mark {:#x}, pods {pods}", self.masquerade_mark);
+        note.truncate(LONGEST_COMMENT);
+        note
+    }
+
+    /// The settings a note tells of; `None` if it is somebody else's, or was too long to keep.
+    pub fn from_note(note: &str) -> Option<Self> {
+        let (mark, pods) = note.strip_prefix("mark 0x")?.split_once(", pods ")?;
+        let pod_ranges = match pods {
+            UNKNOWN => Vec::new(),
+            pods => pods.split(',').map(|net| net.parse().ok()).collect::<Option<_>>()?,
+        };
+        Some(Self { pod_ranges, masquerade_mark: u32::from_str_radix(mark, 16).ok()? })
+    }
+}
+
+const UNKNOWN: &str = "unknown";
+
+/// nft cuts a comment at 128 bytes including its end, and refuses to load a longer one.
+pub(crate) const LONGEST_COMMENT: usize = 127;
+
 /// The sets and maps, the same in both families.
 pub fn sets() -> [SetDef; 5] {
     SetName::ALL.map(|name| match name {

@@ -19,8 +19,8 @@ pub struct Changes {
 pub struct TableChanges {
     /// The table is there but unusable: it goes, in the same transaction that makes it anew.
     pub delete_table: bool,
-    /// The table is made.
-    pub add_table: bool,
+    /// The table is made, with this comment.
+    pub add_table: Option<String>,
     /// New sets and maps.
     pub add_sets: Vec<SetDef>,
     /// New chains, with their rules.
@@ -80,8 +80,10 @@ impl TableChanges {
 /// another within one transaction must not be deleted after it was added.
 #[derive(Debug, Default)]
 pub(crate) struct Net {
-    elements: BTreeMap<(Family, SetName, Key), (Option<Element>, Option<Element>)>,
+    elements: BTreeMap<(Family, SetName, Key), BeforeAndAfter>,
 }
+
+type BeforeAndAfter = (Option<Element>, Option<Element>);
 
 impl Net {
     /// One element's change; what it was before counts the first time only.

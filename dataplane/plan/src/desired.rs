@@ -113,6 +113,11 @@ impl Desired {
             .collect()
     }
 
+    /// What the table says of the settings it was made with.
+    pub(crate) fn note(&self, family: Family) -> String {
+        self.config.note(family)
+    }
+
     /// Every chain of one family's table.
     pub(crate) fn chains(&self, family: Family) -> Vec<Chain> {
         let shapes = self.shapes.keys().filter(|(of, _)| *of == family);

@@ -5,14 +5,11 @@ use std::net::{IpAddr, SocketAddr};
 
 use zw_model::{Family, NodeContext, Protocol, Service, ServiceKey, Slice};
 
-use crate::base::{REFUSE, shape_name};
+use crate::base::{LONGEST_COMMENT, REFUSE, shape_name};
 use crate::element::{Data, Element, Key};
 use crate::ruleset::SetName;
 use crate::select::select;
 use crate::slots::assign;
-
-/// nft cuts a listing's comment at 128 bytes including its end, and refuses to load a longer one.
-const LONGEST_COMMENT: usize = 127;
 
 /// What a client connects to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

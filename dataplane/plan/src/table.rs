@@ -23,7 +23,8 @@ pub struct Table {
     pub chains: BTreeMap<String, Chain>,
     /// Its sets and their elements.
     pub elements: BTreeMap<SetName, BTreeMap<Key, Element>>,
-    exists: bool,
+    /// Its comment; none while it does not exist.
+    note: Option<String>,
 }
 
 /// What the kernel would have refused.
@@ -33,7 +34,7 @@ pub struct ApplyError(pub String);
 impl Table {
     /// No table yet.
     pub fn absent(family: Family) -> Self {
-        Self { family, chains: BTreeMap::new(), elements: BTreeMap::new(), exists: false }
+        Self { family, chains: BTreeMap::new(), elements: BTreeMap::new(), note: None }
     }
 
     /// What a fresh start would make of `desired`.
@@ -64,12 +65,19 @@ impl Table {
         let sets = self.elements.iter().map(|(set, elements)| {
             (*set, elements.values().map(|element| (element.key, element.clone())).collect())
         });
-        ActualTable { chains: chains.collect(), sets: sets.collect(), ..ActualTable::default() }
+        ActualTable {
+            note: self.note.clone(),
+            chains: chains.collect(),
+            sets: sets.collect(),
+            ..ActualTable::default()
+        }
     }
 
     /// What was read back. Rule bodies are not, so a chain has rules only where their fingerprints are
-    /// those of the rules this version writes under `config`.
-    pub fn from_actual(family: Family, actual: &ActualTable, config: &PlanConfig) -> Self {
+    /// those of the rules this version writes under the settings that the table's comment tells.
+    pub fn from_actual(family: Family, actual: &ActualTable) -> Self {
+        let note = actual.note.clone().unwrap_or_default();
+        let config = &PlanConfig::from_note(&note).unwrap_or_default();
         let known = |name: &str| {
             let shape = name.strip_prefix(SHAPE).and_then(|slots| slots.parse().ok());
             let base = || base_table(config).into_iter().find(|chain| chain.name == name);
@@ -89,12 +97,12 @@ impl Table {
         let elements = actual.sets.iter().map(|(set, elements)| {
             (*set, elements.iter().map(|(key, element)| (*key, element.clone())).collect())
         });
-        Self { family, chains: chains.collect(), elements: elements.collect(), exists: true }
+        Self { family, chains: chains.collect(), elements: elements.collect(), note: Some(note) }
     }
 
     /// The table is there.
     pub fn exists(&self) -> bool {
-        self.exists
+        self.note.is_some()
     }
 
     fn apply_in_place(&mut self, changes: &TableChanges) -> Result<(), ApplyError> {
@@ -102,8 +110,10 @@ impl Table {
         if changes.delete_table {
             *self = Self::absent(self.family);
         }
-        self.exists |= changes.add_table;
-        if !self.exists && *changes != TableChanges::default() {
+        if let Some(note) = &changes.add_table {
+            self.note = Some(note.clone());
+        }
+        if self.note.is_none() && *changes != TableChanges::default() {
             return refused("the table does not exist".into());
         }
         for set in &changes.add_sets {
@@ -192,6 +202,9 @@ fn show(family: Family, fields: &[Field], key: &Key) -> String {
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "table {} {TABLE} {{", keyword(self.family))?;
+        if let Some(note) = &self.note {
+            writeln!(f, "\tcomment \"{note}\"")?;
+        }
         for def in sets() {
             if let Some(elements) = self.elements.get(&def.name) {
                 self.fmt_set(f, &def, elements)?;

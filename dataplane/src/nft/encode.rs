@@ -24,8 +24,8 @@ fn encode_table(of: Family, changes: &TableChanges, batch: &mut Batch) {
     if changes.delete_table {
         batch.delete_table(family, TABLE);
     }
-    if changes.add_table {
-        batch.add_table(family, TABLE, None);
+    if let Some(note) = &changes.add_table {
+        batch.add_table(family, TABLE, Some(note));
     }
     for set in &changes.add_sets {
         batch.add_set(family, TABLE, &set_spec(of, set));
@@ -105,7 +105,7 @@ fn describe_table(family: Family, changes: &TableChanges) -> impl Iterator<Item 
         .delete_table
         .then(|| table("delete"))
         .into_iter()
-        .chain(changes.add_table.then(|| table("add")))
+        .chain(changes.add_table.as_ref().map(|_| table("add")))
         .chain(changes.add_sets.iter().map(move |set| format!("{family} set {}", set.name)))
         .chain(changes.add_chains.iter().map(move |chain| format!("{family} chain {}", chain.name)))
         .chain(

@@ -13,10 +13,13 @@ pub(crate) fn print(ports: &[&PortView], out: &mut dyn Write) -> io::Result<()> 
         let name = if port.name.is_empty() { String::new() } else { format!(":{}", port.name) };
         let frontend = std::net::SocketAddr::new(port.address, port.port);
         write!(out, "{}{name}  {frontend}/{}", port.service, port.protocol)?;
-        match port.endpoints.len() {
-            0 => write!(out, "  no usable endpoint: connections are refused")?,
-            1 => write!(out, "  1 endpoint")?,
-            n => write!(out, "  {n} endpoints")?,
+        match (&port.taken_by, port.endpoints.len()) {
+            (Some(owner), _) => {
+                write!(out, "  not programmed: {owner} has this address and port")?;
+            }
+            (None, 0) => write!(out, "  no usable endpoint: connections are refused")?,
+            (None, 1) => write!(out, "  1 endpoint")?,
+            (None, n) => write!(out, "  {n} endpoints")?,
         }
         if let Some(connections) = port.connections {
             write!(out, "  {connections} connections")?;
@@ -25,17 +28,16 @@ pub(crate) fn print(ports: &[&PortView], out: &mut dyn Write) -> io::Result<()> 
         let all = || port.endpoints.iter().chain(&port.left_out);
         let width =
             |text: fn(&EndpointView) -> &str| all().map(|e| text(e).len()).max().unwrap_or(0);
-        let (address, node, zone) =
-            (width(|e| &e.address), width(|e| opt(&e.node)), width(|e| opt(&e.zone)));
+        let columns: [fn(&EndpointView) -> &str; 4] =
+            [|e| &e.address, |e| opt(&e.node), |e| opt(&e.zone), |e| opt(&e.reason)];
+        let columns = columns.map(|text| (text, width(text)));
         let line = |mark: String, endpoint: &EndpointView| {
-            let text = format!(
-                "  {mark:>4}  {:address$}  {:node$}  {:zone$}  {}",
-                endpoint.address,
-                opt(&endpoint.node),
-                opt(&endpoint.zone),
-                opt(&endpoint.reason)
-            );
-            text.trim_end().to_owned()
+            let mut line = format!("  {mark:>4}");
+            // A column that nobody fills takes no room.
+            for (text, width) in columns.iter().filter(|(_, width)| *width > 0) {
+                line += &format!("  {:width$}", text(endpoint));
+            }
+            line.trim_end().to_owned()
         };
         for (slot, endpoint) in port.endpoints.iter().enumerate() {
             writeln!(out, "{}", line(slot.to_string(), endpoint))?;

@@ -6,9 +6,7 @@ use std::net::IpAddr;
 use serde::Serialize;
 use zw_dataplane::{Kernel, WriteError};
 use zw_model::Family;
-use zw_plan::{
-    Actual, Candidate, Frontend, SetName, Verdict, decode_frontend, plan_service, select,
-};
+use zw_plan::{Actual, Candidate, Desired, Frontend, SetName, Verdict, decode_frontend, select};
 
 use crate::index::Index;
 
@@ -26,6 +24,9 @@ pub(crate) struct PortView {
     /// How many connections it has had since it exists; only the kernel knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) connections: Option<u64>,
+    /// The Service that has this address and port, so that this one gets nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) taken_by: Option<String>,
     /// In slot order; empty: connections are refused.
     pub(crate) endpoints: Vec<EndpointView>,
     /// Endpoints that exist but get no traffic; only manifests know.
@@ -85,17 +86,24 @@ pub(crate) fn from_kernel(
 }
 
 /// Every Service port that manifests ask for, with the reason for each endpoint.
-pub(crate) fn from_index(index: &Index) -> Vec<PortView> {
+pub(crate) fn from_index(index: &Index, desired: &Desired) -> Vec<PortView> {
     let mut ports = Vec::new();
     for key in index.service_keys() {
         let Some((service, slices)) = index.service(key) else { continue };
-        let rules = plan_service(service, slices.clone(), index.node(), |_| Vec::new());
+        let Some(rules) = desired.service(key) else { continue };
+        let contested = desired.contested(key);
         for port in &service.ports {
             for family in Family::BOTH {
                 let Some(addr) = service.cluster_ip(family) else { continue };
                 let frontend = Frontend { addr, protocol: port.protocol, port: port.port };
                 let selection = select(port, family, slices.clone(), index.node());
                 let mut view = empty(frontend, &key.to_string(), &port.name);
+                let lost = contested.iter().find(|c| c.frontend == frontend && c.owner != *key);
+                if let Some(lost) = lost {
+                    view.taken_by = Some(lost.owner.to_string());
+                    ports.push(view);
+                    continue;
+                }
                 let used: HashMap<_, _> = selection
                     .used()
                     .map(|c| (std::net::SocketAddr::new(c.endpoint.addr, c.port), c))
@@ -134,6 +142,7 @@ fn empty(frontend: Frontend, service: &str, name: &str) -> PortView {
         protocol: frontend.protocol.to_string(),
         port: frontend.port,
         connections: None,
+        taken_by: None,
         endpoints: Vec::new(),
         left_out: Vec::new(),
     }

@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::{self, IoSlice};
 
 use super::constants::*;
-use super::reply::{self, ChainInfo, DumpedElement, Message, SetInfo};
+use super::reply::{self, ChainInfo, DumpedElement, Message, SetInfo, TableInfo};
 use super::{Batch, Family};
 use crate::Error;
 use crate::attr;
@@ -84,14 +84,14 @@ impl Socket {
     }
 
     /// The tables of both families.
-    pub fn tables(&mut self) -> Result<Vec<(Family, String)>, Error> {
+    pub fn tables(&mut self) -> Result<Vec<TableInfo>, Error> {
         self.dump_all(
             NFT_MSG_GETTABLE,
             0,
             |_| {},
             |message| {
-                let (family, name) = reply::parse_table(message)?;
-                Ok(family.map(|family| (family, name)))
+                let table = reply::parse_table(message)?;
+                Ok(table.family.is_some().then_some(table))
             },
         )
     }

@@ -11,6 +11,17 @@ use crate::Error;
 use crate::attr::{Attr, Attrs, malformed, until_nul};
 pub use crate::message::{Ack, Message, parse_ack, parse_messages};
 
+/// A table as dumped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableInfo {
+    /// Its family, if we know it.
+    pub family: Option<Family>,
+    /// Its name.
+    pub name: String,
+    /// Its comment.
+    pub comment: Option<String>,
+}
+
 /// A set or map as dumped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetInfo {
@@ -90,11 +101,22 @@ pub struct DumpedElement<'a> {
     pub interval_end: bool,
 }
 
-/// Reads a `NEWTABLE`: the table's family, if we know it, and its name.
-pub fn parse_table(message: &Message<'_>) -> Result<(Option<Family>, String), Error> {
+/// Reads a `NEWTABLE`.
+pub fn parse_table(message: &Message<'_>) -> Result<TableInfo, Error> {
     let (family, attrs) = message.body()?;
-    let name = required(attrs, NFTA_TABLE_NAME, "table without a name")?;
-    Ok((Family::from_nfproto(family), name))
+    let (mut name, mut comment) = (None, None);
+    for attr in attrs {
+        let attr = attr?;
+        match attr.kind {
+            NFTA_TABLE_NAME => name = Some(attr.text()),
+            NFTA_TABLE_USERDATA => {
+                comment = userdata::find_comment(attr.payload, NFTNL_UDATA_TABLE_COMMENT);
+            }
+            _ => {}
+        }
+    }
+    let name = name.ok_or_else(|| malformed("table without a name"))?;
+    Ok(TableInfo { family: Family::from_nfproto(family), name, comment: comment.map(Into::into) })
 }
 
 /// Reads a `NEWSET`.
@@ -354,10 +376,6 @@ fn find(attrs: Attrs<'_>, kind: u16) -> Result<Option<Attr<'_>>, Error> {
         }
     }
     Ok(None)
-}
-
-fn required(attrs: Attrs<'_>, kind: u16, what: &'static str) -> Result<String, Error> {
-    find(attrs, kind)?.map(|attr| attr.text()).ok_or_else(|| malformed(what))
 }
 
 #[cfg(test)]

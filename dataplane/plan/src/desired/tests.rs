@@ -423,10 +423,27 @@ fn a_table_that_cannot_be_changed_in_place_is_replaced() {
     let mut found = actual(&damaged);
     found.tables.get_mut(&Family::V4).unwrap().incompatible = true;
     let changes = bring_to(&run.desired, &found);
-    let families: Vec<(Family, bool, bool)> =
-        changes.tables.iter().map(|(f, t)| (*f, t.delete_table, t.add_table)).collect();
-    assert_eq!(families, [(Family::V4, true, true)]);
+    let fresh = bring_to(&run.desired, &Actual::default()).tables.remove(&Family::V4).unwrap();
+    let want = TableChanges { delete_table: true, ..fresh };
+    assert_eq!(changes, Changes { tables: BTreeMap::from([(Family::V4, want)]) });
     assert_eq!(applied(&damaged, &changes), run.tables);
+}
+
+#[test]
+fn a_table_made_under_other_settings_is_brought_to_ours() {
+    let mut run = Run::new();
+    run.step([(key(0), Some(plain(0..3)))]);
+    let others = [
+        PlanConfig { masquerade_mark: 1 << 15, ..config() },
+        PlanConfig { pod_ranges: Vec::new(), ..config() },
+        PlanConfig { pod_ranges: vec!["10.0.0.0/8".parse().unwrap()], ..config() },
+    ];
+    for other in others {
+        let mut desired = Desired::new(other);
+        desired.load(run.services.clone().into_iter().map(|(key, rules)| (key, Some(rules))));
+        let changes = bring_to(&desired, &actual(&run.tables));
+        assert_eq!(applied(&run.tables, &changes), tables_of(&desired));
+    }
 }
 
 #[test]

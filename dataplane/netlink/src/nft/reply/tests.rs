@@ -114,7 +114,7 @@ fn the_captured_replies_are_understood() {
             (3, _) => {}
             (_, NFT_MSG_NEWTABLE) => {
                 let table = parse_table(&message).expect("a table");
-                assert_eq!(table, (Some(Family::Ip), "zoneward".to_owned()));
+                assert_eq!((table.family, table.name.as_str()), (Some(Family::Ip), "zoneward"));
             }
             (_, NFT_MSG_NEWCHAIN) => chains.push(parse_chain(&message).expect("a chain").name),
             (_, NFT_MSG_NEWRULE) => drop(parse_rule(&message).expect("a rule")),
