@@ -31,8 +31,8 @@ fn main() -> ExitCode {
     }
     // A closed standard error leaves nobody to tell.
     let _ = writeln!(io::stderr(), "error: {error:#}");
-    let bad_input = error.chain().any(|cause| cause.is::<BadInput>());
-    ExitCode::from(if bad_input { 2 } else { 1 })
+    // Not by its chain of causes, which does not show what was added as context.
+    ExitCode::from(if error.is::<BadInput>() { 2 } else { 1 })
 }
 
 fn run(command: Command, out: &mut dyn Write) -> anyhow::Result<()> {

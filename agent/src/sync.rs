@@ -55,13 +55,10 @@ impl Engine {
     pub(crate) async fn sync(&mut self) -> Result<(), WriteError> {
         let changed = self.index.take_changed();
         let outcome = match changed {
-            Changed::Some(keys) if !self.in_doubt => {
-                if keys.is_empty() {
-                    return Ok(());
-                }
-                self.sync_changed(keys).await
-            }
-            _ => self.sync_all().await,
+            _ if self.in_doubt => self.sync_all().await,
+            Changed::Some(keys) if keys.is_empty() => return Ok(()),
+            Changed::Some(keys) => self.sync_changed(keys).await,
+            Changed::All => self.sync_changed(self.index.service_keys().cloned().collect()).await,
         };
         let report = match outcome {
             Err(error) if error.reaction() == Reaction::Resync && !self.in_doubt => {

@@ -1,7 +1,7 @@
 //! The kernel's side of the table: read it back, change it, remove it. Blocking; see
 //! [`crate::Writer`] for the thread it runs on.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::io;
 use std::thread;
 use std::time::Duration;
@@ -142,18 +142,18 @@ impl Kernel {
         let mut table = ActualTable::default();
         self.read_chains(family, &mut table)?;
         let present = self.socket.sets(netlink_family(family), TABLE)?;
-        let mut known = BTreeMap::new();
+        let mut known = Vec::new();
         for info in present {
             match sets().into_iter().find(|def| def.name.as_str() == info.name) {
                 None => table.unknown_sets.push(info.name),
                 Some(def) => {
                     table.incompatible |= !same_set(&info, &set_spec(family, &def));
-                    known.insert(def.name, ());
+                    known.push(def.name);
                 }
             }
         }
         // Elements of a table that is replaced as a whole are of no interest.
-        for name in known.into_keys().filter(|_| !table.incompatible) {
+        for name in known.into_iter().filter(|_| !table.incompatible) {
             table.sets.insert(name, self.read_elements(family, name)?);
         }
         Ok(table)

@@ -188,6 +188,34 @@ fn a_table_of_another_version_is_replaced_in_one_step() {
 }
 
 #[test]
+fn a_refused_transaction_names_its_object_and_changes_nothing() {
+    use zw_model::{Family, Protocol};
+    use zw_plan::testing::World;
+    use zw_plan::{Actual, bring_to};
+
+    let namespace = Namespace::new().unwrap();
+    let world = World::new(Family::V6)
+        .service("web/api", 10, &[("http", Protocol::Tcp, 80)])
+        .slice("web/api", &[("http", Protocol::Tcp, 8080)], |slice| slice.ready(&["zone-b"]));
+    namespace.run(|| {
+        let mut kernel = zw_dataplane::Kernel::open().unwrap();
+        let changes = bring_to(&world.desired(), &Actual::default());
+        kernel.commit(&changes, None).unwrap();
+        let before = kernel.generation().unwrap();
+        // Everything is there already, and elements must be new.
+        let refused = kernel.commit(&changes, None).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "the kernel refused IPv6 element fd00:10:96::a . tcp . 80 of services for web/api:http"
+        );
+        assert_eq!(refused.reaction(), zw_dataplane::Reaction::Resync);
+        assert_eq!(kernel.generation().unwrap(), before);
+        let stale = kernel.commit(&changes, Some(before.wrapping_sub(1))).unwrap_err();
+        assert!(matches!(stale, zw_dataplane::WriteError::Overtaken), "{stale}");
+    });
+}
+
+#[test]
 fn cleanup_removes_our_tables_and_no_others() {
     let namespace = Namespace::new().unwrap();
     let folder = state(&two_endpoints());

@@ -1,7 +1,6 @@
 //! `zoneward simulate`: what the slice-group algorithms would do, and how well.
 //!
-//! Takes inputs from a built-in dataset, from a CSV file, or as a list of [`NamedInput`] from
-//! whoever knows a cluster's Services ([`run_named`]); plans and scores them with `zw-topology` on
+//! Takes inputs from a built-in dataset, from a CSV file, or from a cluster's manifests; plans and scores them with `zw-topology` on
 //! all cores; writes a table, CSV or JSON, and on request a plot. Changes nothing anywhere.
 
 use anyhow::{Context, Result, bail};
@@ -17,12 +16,13 @@ mod input;
 mod parallel;
 mod plot;
 mod report;
+mod services;
 
-pub(crate) use input::NamedInput;
+use input::NamedInput;
 
 /// Score the ways to divide a Service's endpoints over zones.
 #[derive(Debug, clap::Args)]
-#[command(group = clap::ArgGroup::new("source").required(true).args(["dataset", "input", "churn"]))]
+#[command(group = clap::ArgGroup::new("source").required(true).args(["dataset", "input", "state", "churn"]))]
 pub(crate) struct SimulateArgs {
     /// Inputs of the published evaluation: large (39 million) or small.
     #[arg(long, value_name = "large|small")]
@@ -31,6 +31,10 @@ pub(crate) struct SimulateArgs {
     /// Inputs from a CSV file: header `name,zone1,zone2,...`, cells `nodes endpoints`.
     #[arg(long, value_name = "FILE.csv")]
     input: Option<PathBuf>,
+
+    /// A cluster's Services, from a file or folder of manifests: what each would gain.
+    #[arg(long, value_name = "PATH")]
+    state: Option<PathBuf>,
 
     /// Count reallocated endpoints over random walks of one endpoint or one node.
     #[arg(long, conflicts_with = "plot")]
@@ -125,12 +129,21 @@ impl With {
 
 /// Runs the command; results go to `out`, complaints about single rows to stderr.
 pub(crate) fn run(args: SimulateArgs, out: &mut dyn Write) -> Result<()> {
-    let SimulateArgs { dataset, input, with, .. } = args;
-    match (dataset, input) {
-        (Some(dataset), _) => run_dataset(dataset, &with, out),
-        (None, Some(path)) => run_file(&path, &with, out),
-        (None, None) => churn::run(&with.variants(), with.output, out),
+    let SimulateArgs { dataset, input, state, with, .. } = args;
+    match (dataset, input, state) {
+        (Some(dataset), ..) => run_dataset(dataset, &with, out),
+        (None, Some(path), _) => run_file(&path, &with, out),
+        (None, None, Some(path)) => run_state(&path, &with, out),
+        (None, None, None) => churn::run(&with.variants(), with.output, out),
     }
+}
+
+fn run_state(path: &Path, with: &With, out: &mut dyn Write) -> Result<()> {
+    let services = services::read(path)?;
+    for complaint in &services.complaints {
+        writeln!(std::io::stderr(), "{complaint}")?;
+    }
+    run_named(&path.display().to_string(), &services.inputs, with, out)
 }
 
 fn run_dataset(dataset: Dataset, with: &With, out: &mut dyn Write) -> Result<()> {
@@ -165,12 +178,7 @@ fn run_file(path: &Path, with: &With, out: &mut dyn Write) -> Result<()> {
 }
 
 /// Scores inputs that have names, such as the Services of a cluster.
-pub(crate) fn run_named(
-    source: &str,
-    inputs: &[NamedInput],
-    with: &With,
-    out: &mut dyn Write,
-) -> Result<()> {
+fn run_named(source: &str, inputs: &[NamedInput], with: &With, out: &mut dyn Write) -> Result<()> {
     let variants = with.variants();
     let (rows, tallies) = evaluate::named(inputs, &variants)?;
     let summary = report::Summary::new(source, &variants, &tallies);
