@@ -202,6 +202,8 @@ fn convert_service(raw: raw::Service, problems: &mut Problems) -> Result<Object,
             || if listed { format!("spec.clusterIPs[{i}]") } else { "spec.clusterIP".into() };
         match parse_address(text) {
             Err(message) => problems.add(field(), message),
+            // It would catch the node's own traffic.
+            Ok(ip) if !is_ordinary(ip) => problems.add(field(), format!("{ip} cannot be a Service's")),
             Ok(ip) if cluster_ips.iter().any(|other| Family::of(*other) == Family::of(ip)) => {
                 problems.add(field(), format!("{ip} is a second address of its family"));
             }
@@ -335,7 +337,7 @@ fn convert_endpoint(
     if Family::of(addr) != family {
         return Err(format!("{addr} is not {family}, as the slice's addressType says"));
     }
-    if addr.is_unspecified() || addr.is_loopback() || addr.is_multicast() || is_link_local(addr) {
+    if !is_ordinary(addr) {
         return Err(format!("{addr} is not an address of one endpoint that nodes can reach"));
     }
     let conditions = raw.conditions.unwrap_or_default();
@@ -361,11 +363,13 @@ fn convert_endpoint(
     })
 }
 
-fn is_link_local(addr: IpAddr) -> bool {
-    match addr {
+/// A unicast address that packets can be routed to.
+fn is_ordinary(addr: IpAddr) -> bool {
+    let link_local = match addr {
         IpAddr::V4(v4) => v4.is_link_local(),
         IpAddr::V6(v6) => v6.is_unicast_link_local(),
-    }
+    };
+    !(addr.is_unspecified() || addr.is_loopback() || addr.is_multicast() || link_local)
 }
 
 /// Kubernetes has always read `010.0.0.1` as decimal, and old objects may hold such an address.

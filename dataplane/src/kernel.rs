@@ -14,7 +14,7 @@ use zw_plan::{
 };
 
 use crate::error::WriteError;
-use crate::nft::encode::{chain_spec, describe, encode, set_spec};
+use crate::nft::encode::{chain_spec, describe, encode, encode_sweep, set_spec};
 use crate::nft::family as netlink_family;
 
 /// How often a read that was torn by somebody's change is begun again.
@@ -72,7 +72,10 @@ impl Kernel {
             batch.expect_generation(generation);
         }
         match self.socket.commit(&mut batch) {
-            Ok(committed) => Ok(Committed { bytes: committed.bytes }),
+            Ok(committed) => {
+                self.sweep(changes);
+                Ok(Committed { bytes: committed.bytes })
+            }
             Err(Error::StaleGeneration) => Err(WriteError::Overtaken),
             Err(Error::Refused { op, errno, message }) => Err(WriteError::Refused {
                 object: op.map_or_else(|| "the transaction".into(), |op| describe(changes, op)),
@@ -80,6 +83,14 @@ impl Kernel {
                 source: io::Error::from_raw_os_error(errno),
             }),
             Err(error) => Err(WriteError::Socket(error)),
+        }
+    }
+
+    /// Deletes what nothing refers to any more. If the kernel is not ready for it, the next full sync
+    /// finds and deletes it; packets cannot tell.
+    fn sweep(&mut self, changes: &Changes) {
+        if let Err(error) = self.socket.commit(&mut encode_sweep(changes)) {
+            tracing::debug!(error = &error as &dyn std::error::Error, "unused chains stay for now");
         }
     }
 

@@ -172,7 +172,8 @@ fn tier_of(scope: &Scope, node: &NodeContext) -> Option<Tier> {
 }
 
 /// Step 3: of several copies in one tier, which the caller's order puts side by side, the ready one
-/// stays, else one that is not terminating.
+/// stays, else one that is not terminating. kube-proxy asks first whether a copy is terminating, and
+/// so may drop the only usable one.
 fn drop_duplicates<'c, 'a>(
     in_play: Vec<(Tier, &'c mut Candidate<'a>)>,
 ) -> Vec<(Tier, &'c mut Candidate<'a>)> {

@@ -10,7 +10,8 @@ use zw_plan::{Chain, Changes, Data, Field, Key, SetDef, TABLE, TableChanges, dec
 
 use super::rules;
 
-/// Encodes all changes, in an order the kernel accepts: what is referred to before what refers.
+/// Encodes all changes that packets can tell, in an order the kernel accepts: what is referred to
+/// before what refers.
 pub(crate) fn encode(changes: &Changes) -> Batch {
     let mut batch = Batch::new();
     for (family, table) in &changes.tables {
@@ -33,7 +34,8 @@ fn encode_table(of: Family, changes: &TableChanges, batch: &mut Batch) {
     for chain in &changes.add_chains {
         batch.add_chain(family, TABLE, &chain_spec(chain));
     }
-    for chain in &changes.rewrite_chains {
+    // A new chain too: one that could not be swept may still be there, with its rules.
+    for chain in changes.add_chains.iter().chain(&changes.rewrite_chains) {
         batch.flush_chain(family, TABLE, &chain.name);
     }
     for chain in changes.add_chains.iter().chain(&changes.rewrite_chains) {
@@ -64,12 +66,23 @@ fn encode_table(of: Family, changes: &TableChanges, batch: &mut Batch) {
             batch.add_element(family, TABLE, set.as_str(), &element);
         }
     }
-    for chain in &changes.delete_chains {
-        batch.delete_chain(family, TABLE, chain);
+}
+
+/// What is deleted after the changes, in a transaction of its own: chains and sets that nothing refers
+/// to any more. Kernels before 6.2 keep a chain in use for a while after the element that led to it is
+/// gone, and would refuse the whole transaction.
+pub(crate) fn encode_sweep(changes: &Changes) -> Batch {
+    let mut batch = Batch::new();
+    for (of, table) in &changes.tables {
+        let family = super::family(*of);
+        for chain in &table.delete_chains {
+            batch.delete_chain(family, TABLE, chain);
+        }
+        for set in &table.delete_sets {
+            batch.delete_set(family, TABLE, set);
+        }
     }
-    for set in &changes.delete_sets {
-        batch.delete_set(family, TABLE, set);
-    }
+    batch
 }
 
 /// What the operation of this number was about. Walks the changes in the order of [`encode_table`];
@@ -86,7 +99,8 @@ pub(crate) fn describe(changes: &Changes, op: OpId) -> String {
 
 fn describe_table(family: Family, changes: &TableChanges) -> impl Iterator<Item = String> {
     let table = move |verb: &str| format!("{verb} the {family} table {TABLE}");
-    let rules = changes.add_chains.iter().chain(&changes.rewrite_chains).flat_map(move |chain| {
+    let written = || changes.add_chains.iter().chain(&changes.rewrite_chains);
+    let rules = written().flat_map(move |chain| {
         (1..=chain.rules.len()).map(move |n| format!("rule {n} of {family} chain {}", chain.name))
     });
     let deleted = changes.delete_elements.iter().flat_map(move |(set, keys)| {
@@ -108,16 +122,10 @@ fn describe_table(family: Family, changes: &TableChanges) -> impl Iterator<Item 
         .chain(changes.add_table.as_ref().map(|_| table("add")))
         .chain(changes.add_sets.iter().map(move |set| format!("{family} set {}", set.name)))
         .chain(changes.add_chains.iter().map(move |chain| format!("{family} chain {}", chain.name)))
-        .chain(
-            changes.rewrite_chains.iter().map(move |c| format!("flush {family} chain {}", c.name)),
-        )
+        .chain(written().map(move |chain| format!("flush {family} chain {}", chain.name)))
         .chain(rules)
         .chain(deleted)
         .chain(added)
-        .chain(
-            changes.delete_chains.iter().map(move |chain| format!("delete {family} chain {chain}")),
-        )
-        .chain(changes.delete_sets.iter().map(move |set| format!("delete {family} set {set}")))
 }
 
 fn show(family: Family, set: &str, key: &Key) -> String {
@@ -178,4 +186,31 @@ pub(crate) fn chain_spec(chain: &Chain) -> ChainSpec {
         priority: hook.priority,
     });
     ChainSpec { name: chain.name.clone(), hook, comment: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use zw_plan::{Desired, PlanConfig, bring_to};
+
+    use super::*;
+
+    /// [`describe`] follows the order of [`encode`] by hand; this holds them together.
+    #[test]
+    fn every_operation_has_a_description() {
+        let desired = Desired::new(PlanConfig::default());
+        let mut changes = bring_to(&desired, &zw_plan::Actual::default());
+        for table in changes.tables.values_mut() {
+            table.delete_table = true;
+            table.rewrite_chains = table.add_chains.split_off(3);
+            let element = zw_plan::Element::bare(Key::new());
+            table.delete_elements.insert(zw_plan::SetName::Hairpin, vec![element.key]);
+            table.add_elements.insert(zw_plan::SetName::Hairpin, vec![element]);
+        }
+        let described: Vec<String> =
+            changes.tables.iter().flat_map(|(family, table)| describe_table(*family, table)).collect();
+        assert_eq!(described.len(), encode(&changes).len());
+        assert_eq!(described[0], "delete the IPv4 table zoneward");
+        assert_eq!(describe(&changes, OpId(described.len() as u32 - 1)), described[described.len() - 1]);
+        assert_eq!(describe(&changes, OpId(9_999)), "operation 9999");
+    }
 }
