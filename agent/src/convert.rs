@@ -203,7 +203,9 @@ fn convert_service(raw: raw::Service, problems: &mut Problems) -> Result<Object,
         match parse_address(text) {
             Err(message) => problems.add(field(), message),
             // It would catch the node's own traffic.
-            Ok(ip) if !is_ordinary(ip) => problems.add(field(), format!("{ip} cannot be a Service's")),
+            Ok(ip) if !is_ordinary(ip) => {
+                problems.add(field(), format!("{ip} cannot be a Service's"))
+            }
             Ok(ip) if cluster_ips.iter().any(|other| Family::of(*other) == Family::of(ip)) => {
                 problems.add(field(), format!("{ip} is a second address of its family"));
             }

@@ -172,6 +172,13 @@ impl StateSource {
         let before = self.files.remove(path).unwrap_or_default().objects;
         let told_before = complaints.len();
         let (mut after, whole) = match read(path, signature) {
+            // `kubectl get -o yaml > file` empties the file first and fills it seconds later.
+            Ok(text) if text.is_empty() && !before.is_empty() => {
+                let what =
+                    "empty; what it held stays in force until the file is deleted".to_owned();
+                complaints.push(Complaint::of_file(path, what));
+                (BTreeMap::new(), false)
+            }
             Ok(text) => read_objects(path, &text, complaints),
             Err(what) => {
                 complaints.push(Complaint::of_file(path, what));

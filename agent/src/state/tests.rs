@@ -227,11 +227,21 @@ fn kinds_that_are_not_read_do_not_hold_up_a_deletion() {
 }
 
 #[test]
-fn an_emptied_file_takes_its_objects_away() {
+fn a_file_with_only_a_comment_left_takes_its_objects_away() {
     let mut folder = Folder::with(&[("a.yaml", &manifest("api", 1))]);
     folder.source.poll();
     folder.write("a.yaml", "# nothing left\n");
     folder.expect(&[deleted("api")], &[]);
+}
+
+#[test]
+fn a_file_of_no_bytes_is_still_being_written_and_keeps_what_it_held() {
+    let mut folder = Folder::with(&[("a.yaml", &manifest("api", 1))]);
+    folder.source.poll();
+    folder.write("a.yaml", "");
+    folder.expect(&[], &["a.yaml: empty; what it held stays in force until the file is deleted"]);
+    folder.write("a.yaml", &manifest("shop", 2));
+    folder.expect(&[deleted("api"), applied("shop", 2)], &[]);
 }
 
 #[test]

@@ -206,11 +206,17 @@ mod tests {
             table.delete_elements.insert(zw_plan::SetName::Hairpin, vec![element.key]);
             table.add_elements.insert(zw_plan::SetName::Hairpin, vec![element]);
         }
-        let described: Vec<String> =
-            changes.tables.iter().flat_map(|(family, table)| describe_table(*family, table)).collect();
+        let described: Vec<String> = changes
+            .tables
+            .iter()
+            .flat_map(|(family, table)| describe_table(*family, table))
+            .collect();
         assert_eq!(described.len(), encode(&changes).len());
         assert_eq!(described[0], "delete the IPv4 table zoneward");
-        assert_eq!(describe(&changes, OpId(described.len() as u32 - 1)), described[described.len() - 1]);
+        assert_eq!(
+            describe(&changes, OpId(described.len() as u32 - 1)),
+            described[described.len() - 1]
+        );
         assert_eq!(describe(&changes, OpId(9_999)), "operation 9999");
     }
 }
