@@ -240,7 +240,7 @@ fn a_file_of_no_bytes_is_still_being_written_and_keeps_what_it_held() {
     folder.source.poll();
     folder.write("a.yaml", "");
     folder.expect(&[], &["a.yaml: empty; what it held stays in force until the file is deleted"]);
-    folder.write("a.yaml", &manifest("shop", 2));
+    folder.write("a.yaml", manifest("shop", 2));
     folder.expect(&[deleted("api"), applied("shop", 2)], &[]);
 }
 
