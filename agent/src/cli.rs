@@ -64,6 +64,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "PATH")]
     pub(crate) state: Option<PathBuf>,
 
+    /// How to reach the cluster; without it, as a pod's service account.
+    #[arg(long, value_name = "FILE", conflicts_with = "state")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+
     /// What programs the kernel.
     #[arg(long, value_enum, default_value_t = Mode::Nftables, alias = "proxy-mode")]
     pub(crate) mode: Mode,

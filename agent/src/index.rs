@@ -7,6 +7,7 @@ use std::sync::Arc;
 use zw_model::{NodeContext, Service, ServiceKey, Slice, SliceKey};
 
 use crate::convert::{Body, Kind, Object, ObjectId};
+use crate::state::Event;
 
 /// The objects, by what planning needs.
 #[derive(Debug, Default)]
@@ -44,6 +45,14 @@ impl Index {
     pub(crate) fn new(node_name: &str) -> Self {
         let node = NodeContext { name: node_name.into(), zone: None, region: None };
         Self { node, ..Self::default() }
+    }
+
+    /// Takes in what a source says.
+    pub(crate) fn accept(&mut self, event: Event) {
+        match event {
+            Event::Apply(object) => self.apply(object),
+            Event::Delete(id) => self.delete(&id),
+        }
     }
 
     /// Takes in a new or changed object.
@@ -85,6 +94,12 @@ impl Index {
             Kind::Node => self.set_topology(&id.name, None, None),
             Kind::ServiceCidr => {}
         }
+    }
+
+    /// Puts this node into another zone and region.
+    pub(crate) fn move_node(&mut self, zone: Option<Arc<str>>, region: Option<Arc<str>>) {
+        let name = self.node.name.clone();
+        self.set_topology(&name, zone, region);
     }
 
     /// The Services touched since the last call.

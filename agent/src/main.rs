@@ -2,11 +2,15 @@
 //! 2 bad usage or input; a closed pipe is success.
 
 mod cli;
+mod cluster;
 mod commands;
 mod convert;
+mod files;
+mod holders;
 mod index;
 mod state;
 mod sync;
+mod watch;
 
 use std::io::{self, Write};
 use std::process::ExitCode;

@@ -48,6 +48,10 @@ pub(crate) struct StateSource {
 #[derive(Debug, Default)]
 struct File {
     signature: Signature,
+    /// What it looked like the last time, if that was not what was read.
+    settling: Option<Signature>,
+    /// Why it could not be read; tried again at every look, told once.
+    unreadable: Option<String>,
     objects: BTreeMap<ObjectId, Object>,
     /// Every document in it could be read.
     whole: bool,
@@ -58,6 +62,8 @@ struct File {
 struct Signature {
     size: u64,
     modified: (i64, i64),
+    /// Moves with permissions too.
+    changed: (i64, i64),
     inode: (u64, u64),
 }
 
@@ -152,7 +158,7 @@ impl StateSource {
             touched.extend(objects.into_keys());
         }
         for (path, signature) in found {
-            if self.files.get(&path).is_some_and(|file| file.signature == signature) {
+            if !self.is_due(&path, signature) {
                 continue;
             }
             touched.extend(self.read_file(&path, signature, &mut delta.complaints));
@@ -162,6 +168,18 @@ impl StateSource {
         delta
     }
 
+    /// Whether a file is to be read. One that is written in place is read when it has been the same for
+    /// two looks: half of a manifest is often a valid one. One that was put in its place is whole.
+    fn is_due(&mut self, path: &Path, signature: Signature) -> bool {
+        let Some(file) = self.files.get_mut(path) else { return true };
+        if file.signature == signature {
+            file.settling = None;
+            return file.unreadable.is_some();
+        }
+        let settled = file.settling.replace(signature) == Some(signature);
+        settled || file.signature.inode != signature.inode
+    }
+
     /// Reads one file again; says which objects it changed.
     fn read_file(
         &mut self,
@@ -169,19 +187,23 @@ impl StateSource {
         signature: Signature,
         complaints: &mut Vec<Complaint>,
     ) -> Vec<ObjectId> {
-        let before = self.files.remove(path).unwrap_or_default().objects;
+        let File { objects: before, unreadable: told, .. } =
+            self.files.remove(path).unwrap_or_default();
+        let mut unreadable = None;
         let told_before = complaints.len();
         let (mut after, whole) = match read(path, signature) {
             // `kubectl get -o yaml > file` empties the file first and fills it seconds later.
             Ok(text) if text.is_empty() && !before.is_empty() => {
-                let what =
-                    "empty; what it held stays in force until the file is deleted".to_owned();
+                let what = "empty; what it held stays in force".to_owned();
                 complaints.push(Complaint::of_file(path, what));
                 (BTreeMap::new(), false)
             }
             Ok(text) => read_objects(path, &text, complaints),
             Err(what) => {
-                complaints.push(Complaint::of_file(path, what));
+                if told.as_ref() != Some(&what) {
+                    complaints.push(Complaint::of_file(path, what.clone()));
+                }
+                unreadable = Some(what);
                 (BTreeMap::new(), false)
             }
         };
@@ -209,7 +231,8 @@ impl StateSource {
         let ids: BTreeSet<&ObjectId> = before.keys().chain(after.keys()).collect();
         let changed = ids.into_iter().filter(|id| before.get(*id) != after.get(*id)).cloned();
         let changed = changed.collect();
-        self.files.insert(path.to_owned(), File { signature, objects: after, whole });
+        let file = File { signature, settling: None, unreadable, objects: after, whole };
+        self.files.insert(path.to_owned(), file);
         changed
     }
 
@@ -333,7 +356,10 @@ fn manifests(path: &Path) -> io::Result<BTreeMap<PathBuf, Signature>> {
             Ok(_) => {}
             // Deleted between the two calls.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
+            // Reading it will tell the same reason, and harm no other file.
+            Err(_) => {
+                found.insert(path, Signature::default());
+            }
         }
     }
     Ok(found)
@@ -344,6 +370,7 @@ impl Signature {
         Self {
             size: metadata.size(),
             modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
             inode: (metadata.dev(), metadata.ino()),
         }
     }

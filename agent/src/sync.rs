@@ -3,14 +3,16 @@
 //! The first sync, and every one after a failure that leaves the kernel's state in doubt, reads the
 //! kernel back and compares everything. All others plan only the Services that changed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 use tracing::{debug, info, warn};
 use zw_dataplane::{Committed, Kernel, Reaction, WriteError, Writer};
 use zw_model::ServiceKey;
-use zw_plan::{Changes, Desired, PlanConfig, ServiceRules, bring_to, plan_service};
+use zw_plan::{
+    Changes, Contested, Desired, Frontend, PlanConfig, ServiceRules, bring_to, plan_service,
+};
 
 use crate::index::{Changed, Index};
 
@@ -58,7 +60,11 @@ impl Engine {
             _ if self.in_doubt => self.sync_all().await,
             Changed::Some(keys) if keys.is_empty() => return Ok(()),
             Changed::Some(keys) => self.sync_changed(keys).await,
-            Changed::All => self.sync_changed(self.index.service_keys().cloned().collect()).await,
+            Changed::All => {
+                // Also those that went in the same batch.
+                let keys = self.index.service_keys().chain(self.desired.service_keys());
+                self.sync_changed(keys.cloned().collect()).await
+            }
         };
         let report = match outcome {
             Err(error) if error.reaction() == Reaction::Resync && !self.in_doubt => {
@@ -131,7 +137,7 @@ impl Engine {
         self.desired = desired;
         self.report_contested(self.index.service_keys());
         // Off this path: 250,000 elements take a while to free.
-        std::thread::spawn(move || drop((slots, read.actual)));
+        tokio::task::spawn_blocking(move || drop((slots, read.actual)));
         report.plan = started.elapsed();
         self.commit(changes, Some(read.generation), &mut report).await?;
         Ok(report)
@@ -140,25 +146,22 @@ impl Engine {
     fn plan(
         &self,
         key: &ServiceKey,
-        previous: impl Fn(&zw_plan::Frontend) -> Vec<std::net::SocketAddr>,
+        previous: impl Fn(&Frontend) -> Vec<std::net::SocketAddr>,
     ) -> Option<ServiceRules> {
         let (service, slices) = self.index.service(key)?;
         Some(plan_service(service, slices, self.index.node(), previous))
     }
 
     /// Two Services may claim one address and port only by somebody's mistake: it is told with every
-    /// change of either.
+    /// change of either, and for all of them with a full sync.
     fn report_contested<'a>(&self, keys: impl Iterator<Item = &'a ServiceKey>) {
-        for key in keys {
-            for contested in self.desired.contested(key) {
-                if contested.losers.contains(key) {
-                    warn!(
-                        svc = %key,
-                        frontend = %contested.frontend,
-                        owner = %contested.owner,
-                        "not programmed: another Service has this address and port"
-                    );
-                }
+        let contested: BTreeMap<Frontend, Contested> = keys
+            .flat_map(|key| self.desired.contested(key))
+            .map(|contested| (contested.frontend, contested))
+            .collect();
+        for Contested { frontend, owner, losers } in contested.into_values() {
+            for svc in losers {
+                warn!(%svc, %frontend, %owner, "not programmed: another Service has this address and port");
             }
         }
     }

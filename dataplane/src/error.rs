@@ -16,6 +16,12 @@ pub enum WriteError {
         #[source]
         source: io::Error,
     },
+    /// There is nothing to talk to.
+    #[error(
+        "this kernel has no nf_tables: it needs CONFIG_NF_TABLES, or the module nf_tables loaded \
+         (`zoneward check` tells more)"
+    )]
+    NoNfTables,
     /// Somebody changed the ruleset between reading and writing; nothing landed.
     #[error("the ruleset changed while it was compared")]
     Overtaken,
@@ -34,7 +40,7 @@ fn detail(message: &Option<String>) -> String {
 /// What the sync loop does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reaction {
-    /// Nothing landed and our view still holds: try the same again, later.
+    /// Nothing landed, for want of memory: try again, later.
     Retry,
     /// The table is not what we thought: read it back, then decide.
     Resync,
@@ -53,7 +59,7 @@ impl WriteError {
                 _ => Reaction::Resync,
             },
             Self::Overtaken | Self::Socket(_) => Reaction::Resync,
-            Self::WriterGone => Reaction::Fatal,
+            Self::WriterGone | Self::NoNfTables => Reaction::Fatal,
         }
     }
 

@@ -24,6 +24,10 @@ const READ_ATTEMPTS: u32 = 10;
 /// torn without end: the first pause before the next attempt, doubling.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 
+/// What a kernel without nf_tables answers.
+const EINVAL: i32 = 22;
+const EOPNOTSUPP: i32 = 95;
+
 /// A connection to nf_tables in the network namespace it was opened in.
 pub struct Kernel {
     socket: Socket,
@@ -48,7 +52,12 @@ pub struct Committed {
 impl Kernel {
     /// Connects, in the calling thread's network namespace.
     pub fn open() -> Result<Self, WriteError> {
-        Ok(Self { socket: Socket::open().map_err(|error| reading("a netlink socket", error))? })
+        let mut socket = Socket::open().map_err(|error| reading("a netlink socket", error))?;
+        match socket.generation() {
+            Err(Error::Refused { errno: EINVAL | EOPNOTSUPP, .. }) => Err(WriteError::NoNfTables),
+            Err(error) => Err(reading("nf_tables", error)),
+            Ok(_) => Ok(Self { socket }),
+        }
     }
 
     /// Reads our tables: names, fingerprints and elements, all of one generation.
@@ -140,7 +149,10 @@ impl Kernel {
         for family in Family::BOTH {
             if let Some(info) = find_ours(&tables, family) {
                 let note = info.comment.clone();
-                actual.tables.insert(family, ActualTable { note, ..self.read_table(family)? });
+                let mut table = ActualTable { note, ..self.read_table(family)? };
+                // A dormant one looks right and does nothing.
+                table.incompatible |= info.flags != 0;
+                actual.tables.insert(family, table);
             }
         }
         if self.socket.generation()? != generation {
@@ -164,8 +176,13 @@ impl Kernel {
             }
         }
         // Elements of a table that is replaced as a whole are of no interest.
-        for name in known.into_iter().filter(|_| !table.incompatible) {
-            table.sets.insert(name, self.read_elements(family, name)?);
+        if !table.incompatible {
+            for name in known {
+                match self.read_elements(family, name)? {
+                    Some(elements) => drop(table.sets.insert(name, elements)),
+                    None => table.incompatible = true,
+                }
+            }
         }
         Ok(table)
     }
@@ -177,22 +194,27 @@ impl Kernel {
             // A chain that is no base chain of ours must not have a hook, and the other way round.
             let want = base.iter().find(|chain| chain.name == info.name);
             let hook = want.and_then(|chain| chain_spec(chain).hook);
-            table.incompatible |= hook != info.hook;
+            // A policy that drops is no way of ours, and cannot be seen in any rule.
+            table.incompatible |= hook != info.hook || info.drops;
             let fingerprints = rules.remove(&info.name).unwrap_or_default();
             table.chains.insert(info.name, fingerprints);
         }
         Ok(())
     }
 
+    /// `None`: something is in it that cannot be told apart by a key, such as a catch-all element.
     fn read_elements(
         &mut self,
         family: Family,
         set: SetName,
-    ) -> Result<HashMap<Key, Element>, Error> {
+    ) -> Result<Option<HashMap<Key, Element>>, Error> {
         let mut elements = HashMap::new();
+        let mut odd = false;
         let mut take = |dumped: DumpedElement<'_>| {
-            // A key of another length cannot be in a set whose type is ours.
-            let Some(key) = Key::from_bytes(dumped.key) else { return };
+            let Some(key) = Key::from_bytes(dumped.key).filter(|_| !dumped.key.is_empty()) else {
+                odd = true;
+                return;
+            };
             let data = match dumped.data {
                 None => Data::Nothing,
                 Some(ElementData::Goto(chain)) => Data::Goto(chain.into()),
@@ -204,7 +226,7 @@ impl Kernel {
             elements.insert(key, Element { key, data, comment: dumped.comment.map(Into::into) });
         };
         self.socket.elements(netlink_family(family), TABLE, set.as_str(), &mut take)?;
-        Ok(elements)
+        Ok((!odd).then_some(elements))
     }
 }
 

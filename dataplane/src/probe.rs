@@ -1,7 +1,7 @@
 //! What this kernel and these permissions allow, one answer per capability.
 //!
-//! Tried in the table itself, never in a stranger's: a throw-away table of another name is made and
-//! removed in one transaction, so nothing of it is ever visible.
+//! Tried in a table of its own, which is made and removed in one transaction: nothing of it is ever
+//! visible.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::path::Path;
 use zw_model::Family;
 use zw_netlink::Error;
 use zw_netlink::nft::{Batch, Socket};
-use zw_plan::{PlanConfig, base_table, sets};
+use zw_plan::{PlanConfig, base_table, sets, shape_chain};
 
 use crate::nft::encode::{chain_spec, set_spec};
 use crate::nft::{family as netlink_family, rules};
@@ -41,8 +41,7 @@ pub fn probe() -> Vec<Capability> {
     for family in Family::BOTH {
         let missing = try_ruleset(&mut socket, family).err().map(|error| explain(&error));
         let name = format!("{family} ruleset");
-        // A host without IPv6 is a host with IPv4 only.
-        found.push(Capability { name, missing, required: family == Family::V4 });
+        found.push(Capability { name, missing, required: true });
     }
     for (name, path) in [
         ("IPv4 forwarding", "/proc/sys/net/ipv4/ip_forward"),
@@ -53,37 +52,43 @@ pub fn probe() -> Vec<Capability> {
     found
 }
 
-/// The whole ruleset without Services, under another name, taken back in the same transaction.
+/// The whole ruleset for one Service, under another name, taken back in the same transaction.
 fn try_ruleset(socket: &mut Socket, of: Family) -> Result<(), Error> {
-    const TRIAL: &str = "zoneward-check";
+    // No other table has this name: it would be deleted.
+    let trial = format!("zoneward-check-{}", std::process::id());
     let family = netlink_family(of);
+    let everywhere = ["0.0.0.0/1", "8000::/1"].map(|range| range.parse().ok());
+    let pod_ranges = everywhere.into_iter().flatten().collect();
+    let config = PlanConfig { pod_ranges, ..PlanConfig::default() };
     let mut batch = Batch::new();
-    batch.add_table(family, TRIAL, None);
+    batch.add_table(family, &trial, None);
     for set in sets() {
-        batch.add_set(family, TRIAL, &set_spec(of, &set));
+        batch.add_set(family, &trial, &set_spec(of, &set));
     }
-    let chains = base_table(&PlanConfig::default());
+    let mut chains = base_table(&config);
+    chains.push(shape_chain(of, 2, &config));
     for chain in &chains {
-        batch.add_chain(family, TRIAL, &chain_spec(chain));
+        batch.add_chain(family, &trial, &chain_spec(chain));
     }
     for chain in &chains {
         for rule in &chain.rules {
-            batch.add_rule(family, TRIAL, &chain.name, &rules::encode(of, rule), None);
+            batch.add_rule(family, &trial, &chain.name, &rules::encode(of, rule), None);
         }
     }
-    batch.delete_table(family, TRIAL);
+    batch.delete_table(family, &trial);
     socket.commit(&mut batch).map(|_| ())
 }
 
 fn explain(error: &Error) -> String {
     const EPERM: i32 = 1;
     const ENOENT: i32 = 2;
+    const EINVAL: i32 = 22;
     const EOPNOTSUPP: i32 = 95;
     match error {
         Error::Refused { errno: EPERM, .. } => {
             "not permitted; run as root, or give the container the capability NET_ADMIN".into()
         }
-        Error::Refused { errno: ENOENT | EOPNOTSUPP, .. } => format!(
+        Error::Refused { errno: ENOENT | EINVAL | EOPNOTSUPP, .. } => format!(
             "{error}; the kernel needs CONFIG_NF_TABLES with NAT, masquerade and reject \
              (modules nf_tables, nft_chain_nat, nft_masq, nft_reject, nft_numgen, nft_ct), 5.13 or newer"
         ),

@@ -67,20 +67,20 @@ fn without_permission_the_agent_names_the_capability() {
     let state = public.state("dual-stack");
     let args = ["run", "--once", "--state", state.to_str().unwrap()];
     let ended = public.as_nobody(&namespace, &[&args, &NODE[..]].concat());
-    assert_eq!(ended, missing_capability("the table zoneward"));
+    assert_eq!(ended, missing_capability("nf_tables"));
     // It does not wait for better times either.
     let args = ["run", "--state", state.to_str().unwrap()];
     let ended = public.as_nobody(&namespace, &[&args, &NODE[..]].concat());
-    assert_eq!(ended, missing_capability("the table zoneward"));
+    assert_eq!(ended, missing_capability("nf_tables"));
 }
 
 #[test]
 fn without_permission_the_kernel_is_neither_read_nor_cleaned() {
     let (public, namespace) = (Public::new(), Namespace::new().unwrap());
     let dumped = public.as_nobody(&namespace, &["dump-rules"]);
-    assert_eq!(dumped, missing_capability("the table zoneward"));
+    assert_eq!(dumped, missing_capability("nf_tables"));
     let cleaned = public.as_nobody(&namespace, &["cleanup"]);
-    assert_eq!(cleaned, missing_capability("the list of tables"));
+    assert_eq!(cleaned, missing_capability("nf_tables"));
 }
 
 #[test]
@@ -96,9 +96,9 @@ IPv6 forwarding  warning: off, so pods' packets are not routed; write 1 to /proc
         code: Some(1),
         out: format!(
             "nf_tables        MISSING: {why}\nIPv4 ruleset     MISSING: {why}\n\
-             IPv6 ruleset     warning: {why}\n{forwarding}"
+             IPv6 ruleset     MISSING: {why}\n{forwarding}"
         ),
-        log: vec!["error: 2 of 5 capabilities are missing".into()],
+        log: vec!["error: 3 of 5 capabilities are missing".into()],
     };
     assert_eq!(public.as_nobody(&namespace, &["check"]), missing);
 
@@ -145,17 +145,15 @@ fn a_folder_or_a_file_without_permission_is_told() {
     assert_eq!(dumped.out, fs::read_to_string(golden("dual-stack").join("want.txt")).unwrap());
 
     // The folder, which may not be listed, or listed but not entered.
-    for mode in [0o700, 0o744] {
+    let shown = state.display();
+    let file = |name| format!("WARN {shown}/{name}: {denied}");
+    for (mode, lines) in [
+        (0o700, vec![format!("WARN {shown}: {denied}; what it held stays in force")]),
+        (0o744, vec![file("secret.yaml"), file("state.yaml")]),
+    ] {
         fs::set_permissions(&state, Permissions::from_mode(mode)).unwrap();
-        let shown = state.display();
-        let want = Ended {
-            code: Some(2),
-            out: String::new(),
-            log: vec![
-                format!("WARN {shown}: {denied}; what it held stays in force"),
-                format!("error: nothing in {shown} could be read"),
-            ],
-        };
+        let nothing = vec![format!("error: nothing in {shown} could be read")];
+        let want = Ended { code: Some(2), out: String::new(), log: [lines, nothing].concat() };
         assert_eq!(dump(), want, "{mode:o}");
     }
 }

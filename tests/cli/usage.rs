@@ -32,7 +32,11 @@ fn bad_usage_is_told_on_standard_error_with_exit_code_2() {
             &["run", "--node-name", "n", "--state"],
             "error: a value is required for '--state <PATH>' but none was supplied",
         ),
-        (&["run", "--node-name", "n"], "error: no source of Services: give --state PATH"),
+        (
+            &["run", "--node-name", "n"],
+            "error: not in a cluster (failed to read an incluster environment variable: environment \
+             variable not found): give --kubeconfig FILE, or --state PATH to follow manifests",
+        ),
         (
             &["run", "--node-name", "n", "--state", "x", "--mode", "iptables"],
             "error: invalid value 'iptables' for '--mode <MODE>'",

@@ -1,6 +1,7 @@
-//! What the test tiers share: the packet cases on a real kernel, the binary under test, and clusters of
-//! a given size as manifests.
+//! What the test tiers share: the packet cases on a real kernel, the binary under test, clusters of a
+//! given size as manifests, and a real control plane.
 
 pub mod binary;
 pub mod cluster;
+pub mod control_plane;
 pub mod plane;

@@ -1,5 +1,7 @@
 //! The table itself: how strangers' tools see it, what a restart and a change cost.
 
+use std::collections::BTreeSet;
+
 use zw_lab::Namespace;
 use zw_tests::binary::{Agent, eventually, run_in, text, tool_in};
 use zw_tests::cluster::{Shape, dual_stack};
@@ -162,6 +164,49 @@ fn a_second_start_writes_nothing_and_leftovers_go() {
     let ours = tool_in(&namespace, "nft", &["delete", "table", "ip", "strangers"], "");
     assert!(ours.status.success());
     assert_eq!(listing(&namespace), listed);
+}
+
+#[test]
+fn meddling_that_no_rule_shows_is_repaired_too() {
+    let folder = state(&two_endpoints());
+    for meddle in [
+        "chain ip zoneward filter-forward { policy drop; }",
+        "add element ip zoneward services { * : drop }",
+        "add table ip6 zoneward { flags dormant; }",
+    ] {
+        let namespace = Namespace::new().unwrap();
+        once(&namespace, folder.path());
+        let listed = listing(&namespace);
+        let meddled = tool_in(&namespace, "nft", &["-f", "-"], meddle);
+        assert!(meddled.status.success(), "{meddle}: {}", text(&meddled.stderr));
+        assert_ne!(listing(&namespace), listed, "{meddle}");
+        once(&namespace, folder.path());
+        // A table that was made anew is listed last.
+        let tables = |listed: String| -> BTreeSet<String> {
+            listed.split_inclusive("\n}\n").map(str::to_owned).collect()
+        };
+        assert_eq!(tables(listing(&namespace)), tables(listed), "{meddle}");
+    }
+}
+
+#[test]
+fn a_service_that_goes_while_the_node_moves_is_gone() {
+    let node = |zone: &str| {
+        format!(
+            "---\napiVersion: v1\nkind: Node\nmetadata: {{name: node-1, labels: {{topology.kubernetes.io/zone: {zone}}}}}\n"
+        )
+    };
+    let namespace = Namespace::new().unwrap();
+    let folder = state(&(two_endpoints() + &node("zone-a")));
+    let path = folder.path().to_str().unwrap();
+    let mut agent = Agent::start(&namespace, &["--state", path, "--node-name", "node-1"]);
+    agent.wait_for(&["synced"]);
+    assert!(listing(&namespace).contains("web/api"));
+    std::fs::write(folder.path().join("state.yaml"), node("zone-b")).unwrap();
+    eventually("nothing is left of it", || {
+        let listed = listing(&namespace);
+        !listed.contains("web/api") && !listed.contains("10.244.1.5")
+    });
 }
 
 #[test]

@@ -18,7 +18,7 @@ use super::run::with_advice;
 use crate::BadInput;
 use crate::cli::{DumpRulesArgs, Output};
 use crate::index::Index;
-use crate::state::{Event, StateSource};
+use crate::state::StateSource;
 use view::{PortView, from_index, from_kernel};
 
 pub(crate) fn run(args: DumpRulesArgs, out: &mut dyn Write) -> anyhow::Result<()> {
@@ -37,6 +37,9 @@ pub(crate) fn run(args: DumpRulesArgs, out: &mut dyn Write) -> anyhow::Result<()
             let read = kernel.read_back().map_err(with_advice)?;
             if read.actual.tables.is_empty() && args.output == Output::Text {
                 bail!("Zoneward has programmed nothing here: there is no table zoneward");
+            }
+            for (family, _) in read.actual.tables.iter().filter(|(_, table)| table.incompatible) {
+                warn!("the {family} table is of another version, or was meddled with: not shown");
             }
             let ports = from_kernel(&mut kernel, &read.actual).map_err(with_advice)?;
             let tables = Family::BOTH
@@ -136,12 +139,7 @@ fn load(mut source: StateSource, node_name: &str) -> anyhow::Result<Index> {
         bail!(BadInput(format!("nothing in {} could be read", source.path().display())));
     }
     let mut index = Index::new(node_name);
-    for event in delta.events {
-        match event {
-            Event::Apply(object) => index.apply(object),
-            Event::Delete(id) => index.delete(&id),
-        }
-    }
+    delta.events.into_iter().for_each(|event| index.accept(event));
     Ok(index)
 }
 

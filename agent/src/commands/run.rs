@@ -4,35 +4,41 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::{MissedTickBehavior, interval};
-use tracing::{error, info, warn};
+use tokio::time::{Instant, sleep_until};
+use tracing::{error, info};
 use zw_dataplane::{Reaction, WriteError, Writer};
 
 use crate::BadInput;
 use crate::cli::{Mode, RunArgs};
+use crate::cluster::Cluster;
+use crate::files::Files;
 use crate::index::Index;
-use crate::state::{Event, StateSource};
 use crate::sync::Engine;
+use crate::watch::connect;
 
-/// How often the state's files are looked at.
-const LOOK: Duration = Duration::from_millis(100);
 /// How long after a failed sync the next try is made, doubling up to the longest.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
 
 pub(crate) fn run(args: RunArgs) -> anyhow::Result<()> {
-    let RunArgs { node_name, state, mode: Mode::Nftables, once, plan } = args;
-    let Some(state) = state else {
-        bail!(BadInput("no source of Services: give --state PATH".into()));
-    };
+    let RunArgs { node_name, state, kubeconfig, mode: Mode::Nftables, once, plan } = args;
     let writer = Writer::start().map_err(with_advice)?;
     let engine = Engine::new(Index::new(&node_name), plan.config(), writer);
-    let mut follower = Follower { source: StateSource::new(state), engine, complaints: 0 };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    runtime.block_on(async { if once { follower.once().await } else { follower.follow().await } })
+    runtime.block_on(async {
+        let source = match state {
+            Some(path) => Source::Files(Files::new(path)),
+            None => {
+                let client = connect(kubeconfig.as_deref()).await?;
+                Source::Cluster(Box::new(Cluster::new(client, &node_name)))
+            }
+        };
+        let mut agent = Agent { source, engine };
+        if once { agent.once().await } else { agent.follow().await }
+    })
 }
 
 /// Adds how to get what is missing.
@@ -48,18 +54,35 @@ pub(crate) fn with_advice(error: WriteError) -> anyhow::Error {
     error
 }
 
-/// Carries what the files say to the kernel.
-struct Follower {
-    source: StateSource,
-    engine: Engine,
-    /// How many parts of the input could not be used so far.
-    complaints: usize,
+/// Where Services come from.
+enum Source {
+    Files(Files),
+    Cluster(Box<Cluster>),
 }
 
-impl Follower {
+impl Source {
+    /// Waits for changes and takes them into the index. False until the source has said everything once:
+    /// before that, a sync would take working Services away.
+    async fn changed(&mut self, index: &mut Index) -> bool {
+        match self {
+            Source::Files(files) => files.changed(index).await,
+            Source::Cluster(cluster) => cluster.changed(index).await,
+        }
+    }
+}
+
+/// Carries what the source says to the kernel.
+struct Agent {
+    source: Source,
+    engine: Engine,
+}
+
+impl Agent {
     async fn once(&mut self) -> anyhow::Result<()> {
-        if !self.look() {
-            bail!(BadInput(format!("nothing in {} could be read", self.source.path().display())));
+        while !self.source.changed(self.engine.index()).await {
+            if let Source::Files(files) = &self.source {
+                bail!(BadInput(format!("nothing in {} could be read", files.path().display())));
+            }
         }
         self.engine.sync().await.map_err(with_advice)
     }
@@ -67,17 +90,26 @@ impl Follower {
     async fn follow(&mut self) -> anyhow::Result<()> {
         let mut terminated = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
         let mut interrupted = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
-        let mut ticks = interval(LOOK);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // A sync under way is left alone: its transaction lands or not, as a whole.
+        tokio::select! {
+            _ = terminated.recv() => {}
+            _ = interrupted.recv() => {}
+            outcome = self.work() => return outcome,
+        }
+        info!("stopped; rules stay in place, `zoneward cleanup` removes them");
+        Ok(())
+    }
+
+    /// Syncs after every change, and again after a failure. Ends only if that cannot help.
+    async fn work(&mut self) -> anyhow::Result<()> {
         let mut retry = Retry::default();
+        let mut complete = false;
         loop {
             tokio::select! {
-                _ = terminated.recv() => break,
-                _ = interrupted.recv() => break,
-                _ = ticks.tick() => {}
+                now = self.source.changed(self.engine.index()) => complete = now,
+                () = sleep_until(retry.until.unwrap_or_else(Instant::now)), if retry.until.is_some() => {}
             }
-            let readable = self.look();
-            if !readable || retry.not_yet() {
+            if !complete || retry.not_yet() {
                 continue;
             }
             match self.engine.sync().await {
@@ -95,25 +127,6 @@ impl Follower {
                 }
             }
         }
-        info!("stopped; rules stay in place, `zoneward cleanup` removes them");
-        Ok(())
-    }
-
-    /// Takes in what the files say; false until something could be read, so that a broken folder at
-    /// start does not empty a working kernel.
-    fn look(&mut self) -> bool {
-        let delta = self.source.poll();
-        for complaint in &delta.complaints {
-            self.complaints += 1;
-            warn!(left_out = self.complaints, "{complaint}");
-        }
-        for event in delta.events {
-            match event {
-                Event::Apply(object) => self.engine.index().apply(object),
-                Event::Delete(id) => self.engine.index().delete(&id),
-            }
-        }
-        self.source.has_been_read()
     }
 }
 
@@ -121,18 +134,18 @@ impl Follower {
 #[derive(Default)]
 struct Retry {
     wait: Option<Duration>,
-    until: Option<tokio::time::Instant>,
+    until: Option<Instant>,
 }
 
 impl Retry {
     fn not_yet(&self) -> bool {
-        self.until.is_some_and(|until| tokio::time::Instant::now() < until)
+        self.until.is_some_and(|until| Instant::now() < until)
     }
 
     fn postpone(&mut self) -> Duration {
         let wait = self.wait.map_or(FIRST_RETRY, |wait| (wait * 2).min(LONGEST_RETRY));
         self.wait = Some(wait);
-        self.until = Some(tokio::time::Instant::now() + wait);
+        self.until = Some(Instant::now() + wait);
         wait
     }
 }

@@ -22,7 +22,7 @@ use input::NamedInput;
 
 /// Score the ways to divide a Service's endpoints over zones.
 #[derive(Debug, clap::Args)]
-#[command(group = clap::ArgGroup::new("source").required(true).args(["dataset", "input", "state", "churn"]))]
+#[command(group = clap::ArgGroup::new("source").required(true).args(["dataset", "input", "state", "cluster", "churn"]))]
 pub(crate) struct SimulateArgs {
     /// Inputs of the published evaluation: large (39 million) or small.
     #[arg(long, value_name = "large|small")]
@@ -35,6 +35,14 @@ pub(crate) struct SimulateArgs {
     /// A cluster's Services, from a file or folder of manifests: what each would gain.
     #[arg(long, value_name = "PATH")]
     state: Option<PathBuf>,
+
+    /// The Services of the cluster, through a kubeconfig or as a pod's service account.
+    #[arg(long)]
+    cluster: bool,
+
+    /// With --cluster: how to reach it.
+    #[arg(long, value_name = "FILE", requires = "cluster")]
+    kubeconfig: Option<PathBuf>,
 
     /// Count reallocated endpoints over random walks of one endpoint or one node.
     #[arg(long, conflicts_with = "plot")]
@@ -129,21 +137,30 @@ impl With {
 
 /// Runs the command; results go to `out`, complaints about single rows to stderr.
 pub(crate) fn run(args: SimulateArgs, out: &mut dyn Write) -> Result<()> {
-    let SimulateArgs { dataset, input, state, with, .. } = args;
+    let SimulateArgs { dataset, input, state, cluster, kubeconfig, with, .. } = args;
     match (dataset, input, state) {
         (Some(dataset), ..) => run_dataset(dataset, &with, out),
         (None, Some(path), _) => run_file(&path, &with, out),
-        (None, None, Some(path)) => run_state(&path, &with, out),
+        (None, None, Some(path)) => {
+            run_services(&path.display().to_string(), services::read(&path)?, &with, out)
+        }
+        (None, None, None) if cluster => {
+            run_services("cluster", services::read_cluster(kubeconfig.as_deref())?, &with, out)
+        }
         (None, None, None) => churn::run(&with.variants(), with.output, out),
     }
 }
 
-fn run_state(path: &Path, with: &With, out: &mut dyn Write) -> Result<()> {
-    let services = services::read(path)?;
+fn run_services(
+    source: &str,
+    services: services::Services,
+    with: &With,
+    out: &mut dyn Write,
+) -> Result<()> {
     for complaint in &services.complaints {
         writeln!(std::io::stderr(), "{complaint}")?;
     }
-    run_named(&path.display().to_string(), &services.inputs, with, out)
+    run_named(source, &services.inputs, with, out)
 }
 
 fn run_dataset(dataset: Dataset, with: &With, out: &mut dyn Write) -> Result<()> {

@@ -65,8 +65,15 @@ impl Folder {
         self.source.path().join(name)
     }
 
-    /// Writes a file with a time of its own, because file systems' clocks are coarse.
+    /// Puts a file in its place in one step, as a careful editor does.
     fn write(&mut self, name: &str, content: impl AsRef<[u8]>) {
+        let hidden = self.path(".being-written");
+        fs::write(&hidden, content).unwrap();
+        fs::rename(hidden, self.path(name)).unwrap();
+    }
+
+    /// Writes a file where it is, with a time of its own, because file systems' clocks are coarse.
+    fn write_in_place(&mut self, name: &str, content: impl AsRef<[u8]>) {
         self.clock += Duration::from_secs(1);
         let path = self.path(name);
         fs::write(&path, content).unwrap();
@@ -235,11 +242,41 @@ fn a_file_with_only_a_comment_left_takes_its_objects_away() {
 }
 
 #[test]
+fn a_file_written_in_place_is_read_once_it_has_settled() {
+    let both = format!("{}---\n{}", manifest("api", 1), manifest("shop", 2));
+    let mut folder = Folder::with(&[("a.yaml", &both)]);
+    folder.source.poll();
+    folder.write_in_place("a.yaml", manifest("api", 3));
+    folder.expect(&[], &[]);
+    folder.write_in_place("a.yaml", format!("{}---\n{}", manifest("api", 3), manifest("shop", 2)));
+    folder.expect(&[], &[]);
+    folder.expect(&[applied("api", 3)], &[]);
+    folder.expect(&[], &[]);
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_told_once_tried_again_and_harms_no_other() {
+    let mut folder = Folder::with(&[("b.yaml", &manifest("api", 1))]);
+    std::os::unix::fs::symlink(folder.path("a.yaml"), folder.path("a.yaml")).unwrap();
+    let delta = folder.source.poll();
+    assert_eq!(delta.events, [applied("api", 1)]);
+    let lines = folder.lines(&delta);
+    assert!(
+        matches!(lines.as_slice(), [line] if line.starts_with("a.yaml: cannot be read")),
+        "{lines:?}"
+    );
+    folder.expect(&[], &[]);
+    folder.remove("a.yaml");
+    folder.write("a.yaml", manifest("shop", 2));
+    folder.expect(&[applied("shop", 2)], &[]);
+}
+
+#[test]
 fn a_file_of_no_bytes_is_still_being_written_and_keeps_what_it_held() {
     let mut folder = Folder::with(&[("a.yaml", &manifest("api", 1))]);
     folder.source.poll();
     folder.write("a.yaml", "");
-    folder.expect(&[], &["a.yaml: empty; what it held stays in force until the file is deleted"]);
+    folder.expect(&[], &["a.yaml: empty; what it held stays in force"]);
     folder.write("a.yaml", manifest("shop", 2));
     folder.expect(&[deleted("api"), applied("shop", 2)], &[]);
 }
@@ -406,6 +443,8 @@ fn a_file_too_large_for_a_manifest_is_not_even_read() {
     folder.source.poll();
     // Sparse: it takes no room on the disk.
     fs::File::create(folder.path("a.yaml")).unwrap().set_len((1 << 30) + 1).unwrap();
+    // Written in place, so first it settles.
+    folder.expect(&[], &[]);
     folder.expect(&[], &["a.yaml: 1073741825 bytes is too large for a manifest"]);
     folder.expect(&[], &[]);
 }

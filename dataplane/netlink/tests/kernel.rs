@@ -180,6 +180,7 @@ fn ten_thousand_endpoints_come_back_equal_and_nft_prints_their_types() {
         let tables = FAMILIES.map(|family| TableInfo {
             family: Some(family),
             name: T.to_owned(),
+            flags: 0,
             comment: comment.clone(),
         });
         assert_eq!(socket.tables().expect("dumps"), tables);

@@ -52,6 +52,9 @@ impl PlanConfig {
 
     /// The settings a note tells of; `None` if it is somebody else's, or was too long to keep.
     pub fn from_note(note: &str) -> Option<Self> {
+        if note.len() >= LONGEST_COMMENT {
+            return None;
+        }
         let (mark, pods) = note.strip_prefix("mark 0x")?.split_once(", pods ")?;
         let pod_ranges = match pods {
             UNKNOWN => Vec::new(),
@@ -145,7 +148,7 @@ pub(crate) fn shape_name(slots: u32) -> String {
 }
 
 /// The chain that picks one of `slots` endpoints, shared by every Service port that has that many.
-pub(crate) fn shape_chain(family: Family, slots: u32, config: &PlanConfig) -> Chain {
+pub fn shape_chain(family: Family, slots: u32, config: &PlanConfig) -> Chain {
     let outside: Rule = config
         .pod_ranges
         .iter()

@@ -87,6 +87,11 @@ impl Desired {
         self.shapes.retain(|_, uses| *uses > 0);
     }
 
+    /// Every Service that has rules.
+    pub fn service_keys(&self) -> impl Iterator<Item = &ServiceKey> {
+        self.services.keys()
+    }
+
     /// A Service's rules.
     pub fn service(&self, key: &ServiceKey) -> Option<&ServiceRules> {
         self.services.get(key)

@@ -8,8 +8,8 @@ use zw_model::{Family, Protocol};
 
 use crate::ruleset::Field;
 
-/// The longest key: two IPv6 addresses, protocol and port.
-const LONGEST: usize = 40;
+/// The longest key: two IPv6 addresses.
+const LONGEST: usize = 32;
 
 /// A concatenation of fields, each padded to four bytes as nf_tables registers are. Network order
 /// for what comes out of a packet, host order for slot numbers.

@@ -26,7 +26,7 @@ mod walk;
 pub mod testing;
 
 pub use adopt::{Actual, ActualChain, ActualTable, bring_to, decode_frontend};
-pub use base::{PlanConfig, TABLE, base_table, sets};
+pub use base::{PlanConfig, TABLE, base_table, sets, shape_chain};
 pub use changes::{Changes, TableChanges};
 pub use desired::{Contested, Desired};
 pub use element::{Data, Element, Key, Value, decode};
@@ -36,5 +36,5 @@ pub use ruleset::{
 pub use select::{Candidate, Selection, Tier, Verdict, Why, WhyNot, select};
 pub use service::{Backend, Frontend, PortRules, ServiceRules, plan_service};
 pub use slots::assign;
-pub use table::{ApplyError, Table};
+pub use table::{ApplyError, Table, show_key};
 pub use walk::{Fate, Origin, Outcome, Packet, Walk, walk};

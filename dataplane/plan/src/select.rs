@@ -2,8 +2,9 @@
 //!
 //! For one Service port in one address family:
 //!
-//! 1. A slice labelled for another zone or region is not ours. With the node's own zone (or region)
-//!    unknown, labels of that kind decide nothing: take everything, never nothing.
+//! 1. A slice labelled for another zone or region is not ours. With the node's own zone
+//!    unknown, labels decide nothing: take everything, never nothing. With only its region unknown, any
+//!    region's slices may stand in for the zone's.
 //! 2. If any visible slice is labelled for this zone or region, even an empty one, the Service is
 //!    *zoned*: its unlabelled slices are ignored, and so are hints, because the label has decided.
 //! 3. An endpoint that appears twice counts once; the better copy wins.

@@ -2,7 +2,7 @@
 //! adding what is there, no deleting what is not or is still referred to. Stands in for the kernel in
 //! tests, carries the walker's packets, and prints as nft text.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use zw_model::Family;
@@ -25,6 +25,8 @@ pub struct Table {
     pub elements: BTreeMap<SetName, BTreeMap<Key, Element>>,
     /// Its comment; none while it does not exist.
     note: Option<String>,
+    /// Chains that were read back and whose rules are not ours to know.
+    unknown: BTreeSet<String>,
 }
 
 /// What the kernel would have refused.
@@ -34,7 +36,13 @@ pub struct ApplyError(pub String);
 impl Table {
     /// No table yet.
     pub fn absent(family: Family) -> Self {
-        Self { family, chains: BTreeMap::new(), elements: BTreeMap::new(), note: None }
+        Self {
+            family,
+            chains: BTreeMap::new(),
+            elements: BTreeMap::new(),
+            note: None,
+            unknown: BTreeSet::new(),
+        }
     }
 
     /// What a fresh start would make of `desired`.
@@ -78,6 +86,7 @@ impl Table {
     pub fn from_actual(family: Family, actual: &ActualTable) -> Self {
         let note = actual.note.clone().unwrap_or_default();
         let config = &PlanConfig::from_note(&note).unwrap_or_default();
+        let mut unknown = BTreeSet::new();
         let known = |name: &str| {
             let shape = name.strip_prefix(SHAPE).and_then(|slots| slots.parse().ok());
             let base = || base_table(config).into_iter().find(|chain| chain.name == name);
@@ -91,13 +100,17 @@ impl Table {
                     .map(Some)
                     .eq(fingerprints.iter().map(Option::as_ref))
             };
-            let unknown = || Chain { name: name.clone(), hook: None, rules: Vec::new() };
+            let unknown = || {
+                unknown.insert(name.clone());
+                Chain { name: name.clone(), hook: None, rules: Vec::new() }
+            };
             (name.clone(), known(name).filter(same).unwrap_or_else(unknown))
         });
         let elements = actual.sets.iter().map(|(set, elements)| {
             (*set, elements.iter().map(|(key, element)| (*key, element.clone())).collect())
         });
-        Self { family, chains: chains.collect(), elements: elements.collect(), note: Some(note) }
+        let (chains, elements) = (chains.collect(), elements.collect());
+        Self { family, chains, elements, note: Some(note), unknown }
     }
 
     /// The table is there.
@@ -134,7 +147,10 @@ impl Table {
         for (set, keys) in &changes.delete_elements {
             for key in keys {
                 if self.elements.get_mut(set).and_then(|e| e.remove(key)).is_none() {
-                    return refused(format!("no element {} in {set}", self.show_key(*set, key)));
+                    return refused(format!(
+                        "no element {} in {set}",
+                        show_key(self.family, *set, key)
+                    ));
                 }
             }
         }
@@ -149,7 +165,7 @@ impl Table {
                     return refused(format!("no set {set}"));
                 };
                 if elements.insert(element.key, element.clone()).is_some() {
-                    let key = self.show_key(*set, &element.key);
+                    let key = show_key(self.family, *set, &element.key);
                     return refused(format!("element {key} of {set} exists"));
                 }
             }
@@ -185,11 +201,12 @@ impl Table {
         }
         Ok(())
     }
+}
 
-    fn show_key(&self, set: SetName, key: &Key) -> String {
-        let def = sets().into_iter().find(|def| def.name == set);
-        def.map(|def| show(self.family, def.key, key)).unwrap_or_default()
-    }
+/// A key as nft writes it.
+pub fn show_key(family: Family, set: SetName, key: &Key) -> String {
+    let def = sets().into_iter().find(|def| def.name == set);
+    def.map(|def| show(family, def.key, key)).unwrap_or_default()
 }
 
 fn show(family: Family, fields: &[Field], key: &Key) -> String {
@@ -217,6 +234,9 @@ impl fmt::Display for Table {
             writeln!(f, "\tchain {} {{", chain.name)?;
             if let Some(hook) = chain.hook {
                 writeln!(f, "\t\t{hook}")?;
+            }
+            if self.unknown.contains(&chain.name) {
+                writeln!(f, "\t\t# rules of other settings or another version")?;
             }
             for rule in &chain.rules {
                 writeln!(f, "\t\t{}", InFamily(self.family, rule))?;

@@ -6,7 +6,7 @@ use zw_netlink::nft::{
     Batch, ChainSpec, Element, ElementData, Hook, HookKind, HookPoint, OpId, SetData, SetSpec,
     TypeOf,
 };
-use zw_plan::{Chain, Changes, Data, Field, Key, SetDef, TABLE, TableChanges, decode, sets};
+use zw_plan::{Chain, Changes, Data, Field, SetDef, TABLE, TableChanges, show_key};
 
 use super::rules;
 
@@ -105,14 +105,14 @@ fn describe_table(family: Family, changes: &TableChanges) -> impl Iterator<Item 
     });
     let deleted = changes.delete_elements.iter().flat_map(move |(set, keys)| {
         keys.iter().map(move |key| {
-            format!("delete {family} element {} of {set}", show(family, set.as_str(), key))
+            format!("delete {family} element {} of {set}", show_key(family, *set, key))
         })
     });
     let added = changes.add_elements.iter().flat_map(move |(set, elements)| {
         elements.iter().map(move |element| {
             let of =
                 element.comment.as_ref().map(|name| format!(" for {name}")).unwrap_or_default();
-            format!("{family} element {} of {set}{of}", show(family, set.as_str(), &element.key))
+            format!("{family} element {} of {set}{of}", show_key(family, *set, &element.key))
         })
     });
     changes
@@ -126,14 +126,6 @@ fn describe_table(family: Family, changes: &TableChanges) -> impl Iterator<Item 
         .chain(rules)
         .chain(deleted)
         .chain(added)
-}
-
-fn show(family: Family, set: &str, key: &Key) -> String {
-    let def = sets().into_iter().find(|def| def.name.as_str() == set);
-    match def.and_then(|def| decode(family, def.key, key)) {
-        Some(values) => values.iter().map(ToString::to_string).collect::<Vec<_>>().join(" . "),
-        None => format!("{key:?}"),
-    }
 }
 
 /// A set as the kernel is told of it.
@@ -202,7 +194,7 @@ mod tests {
         for table in changes.tables.values_mut() {
             table.delete_table = true;
             table.rewrite_chains = table.add_chains.split_off(3);
-            let element = zw_plan::Element::bare(Key::new());
+            let element = zw_plan::Element::bare(zw_plan::Key::new());
             table.delete_elements.insert(zw_plan::SetName::Hairpin, vec![element.key]);
             table.add_elements.insert(zw_plan::SetName::Hairpin, vec![element]);
         }

@@ -11,8 +11,9 @@ use zw_topology::{Input, Zone};
 
 use super::NamedInput;
 use crate::BadInput;
-use crate::convert::{Body, Object};
+use crate::convert::{Body, Object, Problem, convert, identity};
 use crate::state::{Complaint, Event, StateSource};
+use crate::watch::{connect, list_all};
 
 /// What manifests say, and what of them could not be used.
 pub(super) struct Services {
@@ -34,6 +35,31 @@ pub(super) fn read(path: &Path) -> Result<Services> {
     let mut services = count(objects);
     let unread = delta.complaints.iter().map(Complaint::to_string);
     services.complaints.splice(0..0, unread);
+    Ok(services)
+}
+
+/// Lists a cluster's objects once.
+pub(super) fn read_cluster(kubeconfig: Option<&Path>) -> Result<Services> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let listed = runtime.block_on(async { list_all(connect(kubeconfig).await?).await })?;
+    let mut complaints = Vec::new();
+    let mut objects = Vec::new();
+    for wire in listed {
+        let id = identity(&wire.value);
+        let named = |problem: &Problem| match &id {
+            Some(id) => format!("{id}: {problem}"),
+            None => problem.to_string(),
+        };
+        match convert(wire.value) {
+            Ok((object, problems)) => {
+                complaints.extend(problems.iter().map(named));
+                objects.push(object);
+            }
+            Err(problem) => complaints.push(named(&problem)),
+        }
+    }
+    let mut services = count(objects.into_iter());
+    services.complaints.splice(0..0, complaints);
     Ok(services)
 }
 
@@ -93,7 +119,6 @@ fn service_input(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::convert::convert;
 
     fn object(yaml: &str) -> Object {
         convert(serde_saphyr::from_str(yaml).unwrap()).unwrap().0

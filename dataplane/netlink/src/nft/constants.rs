@@ -28,6 +28,7 @@ pub(crate) const NFTA_LIST_ELEM: u16 = 1;
 pub(crate) const NFTA_GEN_ID: u16 = 1;
 
 pub(crate) const NFTA_TABLE_NAME: u16 = 1;
+pub(crate) const NFTA_TABLE_FLAGS: u16 = 2;
 pub(crate) const NFTA_TABLE_USERDATA: u16 = 6;
 
 pub(crate) const NFTA_CHAIN_TABLE: u16 = 1;

@@ -18,6 +18,8 @@ pub struct TableInfo {
     pub family: Option<Family>,
     /// Its name.
     pub name: String,
+    /// `NFT_TABLE_F_*`, such as dormant.
+    pub flags: u32,
     /// Its comment.
     pub comment: Option<String>,
 }
@@ -62,6 +64,8 @@ pub struct ChainInfo {
     pub name: String,
     /// Its hook. None for a plain chain, and for a base chain of a kind we never make.
     pub hook: Option<Hook>,
+    /// Its policy is to drop what no rule decides.
+    pub drops: bool,
     /// Its comment.
     pub comment: Option<String>,
 }
@@ -104,11 +108,12 @@ pub struct DumpedElement<'a> {
 /// Reads a `NEWTABLE`.
 pub fn parse_table(message: &Message<'_>) -> Result<TableInfo, Error> {
     let (family, attrs) = message.body()?;
-    let (mut name, mut comment) = (None, None);
+    let (mut name, mut flags, mut comment) = (None, 0, None);
     for attr in attrs {
         let attr = attr?;
         match attr.kind {
             NFTA_TABLE_NAME => name = Some(attr.text()),
+            NFTA_TABLE_FLAGS => flags = attr.u32()?,
             NFTA_TABLE_USERDATA => {
                 comment = userdata::find_comment(attr.payload, NFTNL_UDATA_TABLE_COMMENT);
             }
@@ -116,7 +121,12 @@ pub fn parse_table(message: &Message<'_>) -> Result<TableInfo, Error> {
         }
     }
     let name = name.ok_or_else(|| malformed("table without a name"))?;
-    Ok(TableInfo { family: Family::from_nfproto(family), name, comment: comment.map(Into::into) })
+    Ok(TableInfo {
+        family: Family::from_nfproto(family),
+        name,
+        flags,
+        comment: comment.map(Into::into),
+    })
 }
 
 /// Reads a `NEWSET`.
@@ -169,6 +179,7 @@ pub fn parse_chain(message: &Message<'_>) -> Result<ChainInfo, Error> {
         table: String::new(),
         name: String::new(),
         hook: None,
+        drops: false,
         comment: None,
     };
     let (mut kind, mut place) = (None, None);
@@ -178,6 +189,7 @@ pub fn parse_chain(message: &Message<'_>) -> Result<ChainInfo, Error> {
             NFTA_CHAIN_TABLE => chain.table = attr.text(),
             NFTA_CHAIN_NAME => chain.name = attr.text(),
             NFTA_CHAIN_TYPE => kind = HookKind::from_name(until_nul(attr.payload)),
+            NFTA_CHAIN_POLICY => chain.drops = attr.u32()? == NF_DROP as u32,
             NFTA_CHAIN_HOOK => place = hook_place(attr.nested())?,
             NFTA_CHAIN_USERDATA => {
                 let comment = userdata::find_comment(attr.payload, NFTNL_UDATA_CHAIN_COMMENT);

@@ -1,0 +1,233 @@
+//! The Kubernetes source: watches on the API server, each a task of its own that sends what it sees to
+//! the one loop that owns the state.
+//!
+//! Owns the connection, the selections and their retries. Lists, bookmarks, resumption and relists are
+//! `kube`'s watcher; which of several watches holds an object is [`crate::holders`]' business.
+
+mod wire;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context;
+use futures_util::StreamExt;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, watcher};
+use kube::{Api, Client, Config, Resource};
+use serde::de::DeserializeOwned;
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+use tracing::{Instrument, info_span, warn};
+
+use crate::BadInput;
+use crate::convert::Kind;
+pub(crate) use wire::{EndpointSlice, Node, Service, Wire};
+
+/// Neither label, so for everyone; slices of headless Services have nothing to program.
+const UNLABELLED: &str = "!endpointslice.kubernetes.io/for-zone,!endpointslice.kubernetes.io/for-region,\
+                          !service.kubernetes.io/headless";
+const NOT_HEADLESS: &str = "!service.kubernetes.io/headless";
+
+/// How many objects may wait for the loop; a watch that is ahead of it waits too.
+const WAITING: usize = 1024;
+
+/// One watch among those of its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct StreamId(pub(crate) u32);
+
+/// What a watch saw.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    pub(crate) stream: StreamId,
+    pub(crate) event: StreamEvent,
+}
+
+#[derive(Debug)]
+pub(crate) enum StreamEvent {
+    /// A list begins; what it does not contain is gone.
+    Begin,
+    Apply(Wire),
+    Delete(Wire),
+    /// The list is complete.
+    Complete,
+}
+
+/// Where a node is, as slices may be labelled.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) zone: Option<Arc<str>>,
+    pub(crate) region: Option<Arc<str>>,
+}
+
+/// Starts watches and hands out what they see.
+pub(crate) struct Watches {
+    client: Client,
+    next: u32,
+    tell: mpsc::Sender<Seen>,
+}
+
+/// A running watch; ends when dropped.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    pub(crate) id: StreamId,
+    task: AbortHandle,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Connects as a kubeconfig says, or as a pod's service account.
+pub(crate) async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
+    let config = match kubeconfig {
+        Some(path) => {
+            let unusable = || BadInput(format!("cannot use the kubeconfig {}", path.display()));
+            let kubeconfig = Kubeconfig::read_from(path).with_context(unusable)?;
+            let options = KubeConfigOptions::default();
+            Config::from_custom_kubeconfig(kubeconfig, &options).await.with_context(unusable)?
+        }
+        // kube's errors tell their cause themselves.
+        None => Config::incluster().map_err(|error| {
+            BadInput(format!(
+                "not in a cluster ({error}): give --kubeconfig FILE, or --state PATH to follow manifests"
+            ))
+        })?,
+    };
+    Client::try_from(config).context("cannot connect to the API server")
+}
+
+impl Watches {
+    pub(crate) fn new(client: Client) -> (Self, mpsc::Receiver<Seen>) {
+        let (tell, seen) = mpsc::channel(WAITING);
+        (Self { client, next: 0, tell }, seen)
+    }
+
+    /// This node alone.
+    pub(crate) fn node(&mut self, name: &str) -> Watch {
+        let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
+        self.start::<Node>(config)
+    }
+
+    /// Every Service that has an address and no other proxy.
+    pub(crate) fn services(&mut self) -> Watch {
+        let config = watcher::Config::default()
+            .labels("!service.kubernetes.io/service-proxy-name")
+            .fields("spec.clusterIP!=None");
+        self.start::<Service>(config)
+    }
+
+    /// The slices that are for a node at this place: unlabelled ones, its zone's and its region's.
+    /// Selectors know no "or", so these are separate watches. A place unknown means one watch for all.
+    pub(crate) fn slices(&mut self, place: &Place) -> Vec<Watch> {
+        let selections = match place {
+            Place { zone: None, .. } => vec![NOT_HEADLESS.to_owned()],
+            Place { zone: Some(zone), region } => {
+                let label = "endpointslice.kubernetes.io";
+                let region = match region {
+                    Some(region) => format!("{label}/for-region={region}"),
+                    // Any region's: better than nothing.
+                    None => format!("{label}/for-region"),
+                };
+                vec![
+                    UNLABELLED.to_owned(),
+                    format!("{label}/for-zone={zone},{NOT_HEADLESS}"),
+                    format!("{region},!{label}/for-zone,{NOT_HEADLESS}"),
+                ]
+            }
+        };
+        let start = |selection: String| {
+            self.start::<EndpointSlice>(watcher::Config::default().labels(&selection))
+        };
+        selections.into_iter().map(start).collect()
+    }
+
+    fn start<K>(&mut self, config: watcher::Config) -> Watch
+    where
+        K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
+        K: Into<Wire>,
+    {
+        let id = StreamId(self.next);
+        self.next += 1;
+        let plural = K::plural(&());
+        let span = info_span!(
+            "watch",
+            kind = %plural,
+            labels = config.label_selector.as_deref().unwrap_or_default(),
+        );
+        let api = Api::<K>::all(self.client.clone());
+        let (tell, kind) = (self.tell.clone(), plural.into_owned());
+        let task = tokio::spawn(
+            async move {
+                let mut events = watcher(api, config).default_backoff().boxed();
+                while let Some(event) = events.next().await {
+                    let event = match event {
+                        Ok(watcher::Event::Init) => StreamEvent::Begin,
+                        Ok(watcher::Event::InitApply(object) | watcher::Event::Apply(object)) => {
+                            StreamEvent::Apply(object.into())
+                        }
+                        Ok(watcher::Event::Delete(object)) => StreamEvent::Delete(object.into()),
+                        Ok(watcher::Event::InitDone) => StreamEvent::Complete,
+                        Err(error) => {
+                            warn!(
+                                error = describe(&error),
+                                "cannot list or watch {kind}; trying again"
+                            );
+                            continue;
+                        }
+                    };
+                    // Nobody listens only when the agent stops.
+                    if tell.send(Seen { stream: id, event }).await.is_err() {
+                        return;
+                    }
+                }
+            }
+            .instrument(span),
+        );
+        Watch { id, task: task.abort_handle() }
+    }
+}
+
+/// The API server's own words name the verb and the resource it refused.
+fn describe(error: &watcher::Error) -> String {
+    let cause = match error {
+        watcher::Error::InitialListFailed(cause)
+        | watcher::Error::WatchStartFailed(cause)
+        | watcher::Error::WatchFailed(cause) => cause,
+        other => return other.to_string(),
+    };
+    match cause {
+        kube::Error::Api(status) => status.message.clone(),
+        cause => cause.to_string(),
+    }
+}
+
+/// Every object of the kinds that matter, once.
+pub(crate) async fn list_all(client: Client) -> anyhow::Result<Vec<Wire>> {
+    async fn list<K>(client: &Client) -> anyhow::Result<Vec<Wire>>
+    where
+        K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Into<Wire>,
+    {
+        let listed = Api::<K>::all(client.clone()).list(&Default::default()).await;
+        let listed = listed.with_context(|| format!("cannot list {}", K::plural(&())))?;
+        Ok(listed.items.into_iter().map(Into::into).collect())
+    }
+    let mut objects = list::<Node>(&client).await?;
+    objects.extend(list::<Service>(&client).await?);
+    objects.extend(list::<EndpointSlice>(&client).await?);
+    Ok(objects)
+}
+
+impl Kind {
+    /// What `kind` says in an object of this kind; lists leave it out.
+    fn header(self) -> (&'static str, &'static str) {
+        match self {
+            Kind::Service => ("v1", "Service"),
+            Kind::EndpointSlice => ("discovery.k8s.io/v1", "EndpointSlice"),
+            Kind::Node => ("v1", "Node"),
+            Kind::ServiceCidr => ("networking.k8s.io/v1", "ServiceCIDR"),
+        }
+    }
+}
