@@ -53,7 +53,7 @@ fn run_block(block: &[&str]) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let manifests = folder.path().join("manifests");
     fs::create_dir(&manifests).unwrap();
-    fs::copy(golden("dual-stack").join("state.yaml"), manifests.join("state.yaml")).unwrap();
+    fs::copy(golden("hints").join("state.yaml"), manifests.join("state.yaml")).unwrap();
     let mut run = Vec::new();
     for line in block {
         if NOT_RUN_HERE.iter().any(|(command, _)| command == line) {

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use zw_topology::{Algorithm, Dataset, Options, UnknownAlgorithm};
 
+use crate::BadInput;
+
 mod churn;
 mod evaluate;
 mod input;
@@ -181,15 +183,15 @@ fn run_dataset(dataset: Dataset, with: &With, out: &mut dyn Write) -> Result<()>
 
 fn run_file(path: &Path, with: &With, out: &mut dyn Write) -> Result<()> {
     let name = path.display().to_string();
-    let bytes = std::fs::read(path).with_context(|| format!("read {name}"))?;
-    let file = input::parse(&bytes).with_context(|| name.clone())?;
+    let bytes = std::fs::read(path).with_context(|| BadInput(format!("cannot read {name}")))?;
+    let file = input::parse(&bytes).with_context(|| BadInput(name.clone()))?;
     for problem in &file.problems {
         writeln!(std::io::stderr(), "{name}: {problem}")?;
     }
     run_named(&name, &file.inputs, with, out)?;
     if !file.problems.is_empty() {
         let (bad, good) = (file.problems.len(), file.inputs.len());
-        bail!("{name}: {bad} of {} rows could not be used", bad + good);
+        bail!(BadInput(format!("{name}: {bad} of {} rows could not be used", bad + good)));
     }
     Ok(())
 }
