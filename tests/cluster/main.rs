@@ -1,6 +1,7 @@
 //! The cluster tier: a real etcd, kube-apiserver and kube-controller-manager on loopback in a namespace.
 //! Needs root, setpriv and what `tests/control-plane/build` builds; fails, never skips, without.
 
+mod install;
 mod node;
 mod smoke;
 mod watches;

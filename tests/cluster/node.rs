@@ -5,21 +5,8 @@ use zw_lab::Namespace;
 use zw_tests::binary::{Agent, eventually, run_in, text};
 use zw_tests::control_plane::{ControlPlane, Relay};
 
-/// What the agent may do, and no more.
-const ROLE: &str = r#"
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: zoneward}
-rules:
-- {apiGroups: [""], resources: [services, nodes], verbs: [list, watch]}
-- {apiGroups: [discovery.k8s.io], resources: [endpointslices], verbs: [list, watch]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: zoneward}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: zoneward}
-subjects: [{kind: ServiceAccount, name: zoneward, namespace: zoneward}]
-"#;
+/// What the agent may do, and no more: what it is installed with.
+const RBAC: &str = include_str!("../../deploy/base/rbac.yaml");
 
 pub(crate) struct TestNode {
     pub(crate) namespace: Namespace,
@@ -30,8 +17,8 @@ pub(crate) struct TestNode {
 impl TestNode {
     /// Starts an agent with its own service account and waits for its first sync.
     pub(crate) fn start(plane: &ControlPlane, name: &str) -> Self {
-        plane.apply(ROLE);
-        let kubeconfig = plane.kubeconfig_for_service_account("zoneward", "zoneward");
+        plane.apply(RBAC);
+        let kubeconfig = plane.kubeconfig_for_service_account("kube-system", "zoneward");
         let namespace = Namespace::new().unwrap();
         let relay = plane.reach_from(&namespace);
         let args = ["--kubeconfig", kubeconfig.to_str().unwrap(), "--node-name", name];
