@@ -139,7 +139,7 @@ impl Engine {
         // Off this path: 250,000 elements take a while to free.
         tokio::task::spawn_blocking(move || drop((slots, read.actual)));
         report.plan = started.elapsed();
-        self.commit(changes, Some(read.generation), &mut report).await?;
+        self.commit(changes, read.generation, &mut report).await?;
         Ok(report)
     }
 

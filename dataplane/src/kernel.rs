@@ -20,6 +20,9 @@ use crate::nft::family as netlink_family;
 /// How often a read that was torn by somebody's change is begun again.
 const READ_ATTEMPTS: u32 = 10;
 
+/// How many of these want the whole ruleset to rest meanwhile, and not our table alone.
+const STRICT_ATTEMPTS: u32 = 3;
+
 /// After a large insert the kernel rearranges a map in the background, and reading it meanwhile is
 /// torn without end: the first pause before the next attempt, doubling.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
@@ -38,8 +41,10 @@ pub struct Kernel {
 pub struct ReadBack {
     /// What is there.
     pub actual: Actual,
-    /// The ruleset's generation; a commit that expects it fails if anybody was faster.
-    pub generation: u32,
+    /// The ruleset's generation; a commit that expects it fails if anybody was faster. `None`: others
+    /// change theirs so often that no two moments had the same. Then the commit relies on the kernel to
+    /// refuse elements that are not as they were read.
+    pub generation: Option<u32>,
 }
 
 /// What a commit sent.
@@ -62,7 +67,14 @@ impl Kernel {
 
     /// Reads our tables: names, fingerprints and elements, all of one generation.
     pub fn read_back(&mut self) -> Result<ReadBack, WriteError> {
-        retrying("the table zoneward", || self.try_read_back())
+        let mut attempts = 0;
+        let read = retrying("the table zoneward", || {
+            attempts += 1;
+            self.socket.tolerate_changes(attempts > STRICT_ATTEMPTS);
+            self.try_read_back(attempts > STRICT_ATTEMPTS)
+        });
+        self.socket.tolerate_changes(false);
+        read
     }
 
     /// Applies changes, all or nothing. `generation`: only if the ruleset is still that one. A change
@@ -142,7 +154,7 @@ impl Kernel {
         })
     }
 
-    fn try_read_back(&mut self) -> Result<ReadBack, Error> {
+    fn try_read_back(&mut self, tolerant: bool) -> Result<ReadBack, Error> {
         let generation = self.socket.generation()?;
         let tables = self.socket.tables()?;
         let mut actual = Actual::default();
@@ -155,10 +167,11 @@ impl Kernel {
                 actual.tables.insert(family, table);
             }
         }
-        if self.socket.generation()? != generation {
+        let unchanged = self.socket.generation()? == generation;
+        if !unchanged && !tolerant {
             return Err(Error::Interrupted);
         }
-        Ok(ReadBack { actual, generation })
+        Ok(ReadBack { actual, generation: unchanged.then_some(generation) })
     }
 
     fn read_table(&mut self, family: Family) -> Result<ActualTable, Error> {

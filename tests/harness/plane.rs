@@ -50,9 +50,7 @@ impl KernelPlane {
             let mut kernel = Kernel::open().expect("nf_tables");
             let read = kernel.read_back().expect("the table");
             let changes = bring_to(&desired, &read.actual);
-            kernel
-                .commit(&changes, Some(read.generation))
-                .expect("the kernel takes the case's rules");
+            kernel.commit(&changes, read.generation).expect("the kernel takes the case's rules");
         });
         let table = Table::of(&desired, family).expect("a plan that applies");
         let complain = |row: &Row, got: String| {

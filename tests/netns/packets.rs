@@ -41,9 +41,7 @@ fn two_hundred_connections_hit_all_of_four_endpoints_within_chance() {
         plane.lab().node().run(|| {
             let mut kernel = Kernel::open().unwrap();
             let read = kernel.read_back().unwrap();
-            kernel
-                .commit(&bring_to(&world.desired(), &read.actual), Some(read.generation))
-                .unwrap();
+            kernel.commit(&bring_to(&world.desired(), &read.actual), read.generation).unwrap();
         });
         for (protocol, port) in [(Protocol::Tcp, 80), (Protocol::Udp, 53)] {
             let to = vip(family, 10, port);

@@ -1,6 +1,8 @@
 //! What size costs: as ratios to what the kernel itself takes in the same run, and as counts.
 
 use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use zw_lab::Namespace;
@@ -57,6 +59,44 @@ fn raw_insertion(elements: usize) -> Duration {
         socket.commit(&mut batch).unwrap();
         started.elapsed()
     })
+}
+
+#[test]
+fn a_large_table_is_adopted_while_others_never_rest() {
+    let shape = Shape { services: 1_000, endpoints: 50 };
+    let folder = tempfile::tempdir().unwrap();
+    shape.write(folder.path());
+    let namespace = Namespace::new().unwrap();
+    once(&namespace, folder.path());
+
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let restless = scope.spawn(|| {
+            namespace.run(|| {
+                let mut socket = Socket::open().unwrap();
+                let mut changes = 0;
+                // Ends by itself too: a test that fails must not wait for it for ever.
+                while !done.load(Ordering::Relaxed) && changes < 2_000 {
+                    let mut batch = Batch::new();
+                    batch.add_table(Family::Ip, "restless", None);
+                    batch.delete_table(Family::Ip, "restless");
+                    socket.commit(&mut batch).unwrap();
+                    changes += 1;
+                    // Often enough that no read of this table falls between two.
+                    thread::sleep(Duration::from_millis(20));
+                }
+                changes
+            })
+        });
+        let log = once(&namespace, folder.path());
+        assert_eq!(field(&log, "elements"), 0.0, "nothing was different: {log}");
+        // And a change found by such a read is made.
+        shape.write_service(folder.path(), 7, 49);
+        let log = once(&namespace, folder.path());
+        assert!((1.0..=6.0).contains(&field(&log, "elements")), "{log}");
+        done.store(true, Ordering::Relaxed);
+        println!("{} changes of another table meanwhile", restless.join().unwrap());
+    });
 }
 
 #[test]

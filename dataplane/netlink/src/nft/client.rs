@@ -26,6 +26,7 @@ pub struct Socket {
     raw: RawSocket,
     seq: u32,
     buf: Box<[u8]>,
+    tolerant: bool,
 }
 
 /// What a commit sent.
@@ -43,7 +44,8 @@ impl Socket {
     /// Opens a socket in the network namespace of the calling thread.
     pub fn open() -> Result<Self, Error> {
         let raw = RawSocket::open(libc::NETLINK_NETFILTER)?;
-        Ok(Self { raw, seq: 1, buf: vec![0; RECEIVE_SIZE].into_boxed_slice() })
+        let buf = vec![0; RECEIVE_SIZE].into_boxed_slice();
+        Ok(Self { raw, seq: 1, buf, tolerant: false })
     }
 
     /// Sends the batch as one transaction and waits until it landed or was refused.
@@ -62,6 +64,13 @@ impl Socket {
         self.read_outcome(batch, first)?;
         tracing::trace!(bytes, messages, ops, "batch committed");
         Ok(Committed { bytes, messages, ops })
+    }
+
+    /// Whether a dump may go on while the generation rises. It rises with every change of any table, so
+    /// where others never rest a long dump would never end. What was dumped may then be torn by a change
+    /// of the very table that is read.
+    pub fn tolerate_changes(&mut self, tolerant: bool) {
+        self.tolerant = tolerant;
     }
 
     /// The ruleset's generation, which every committed batch raises.
@@ -263,7 +272,8 @@ impl Socket {
             while let Ok(Some(_)) = self.raw.try_receive(&mut self.buf) {}
         }
         result?;
-        if self.generation()? == before { Ok(()) } else { Err(Error::Interrupted) }
+        let whole = self.tolerant || self.generation()? == before;
+        if whole { Ok(()) } else { Err(Error::Interrupted) }
     }
 
     fn read_dump(
