@@ -1,7 +1,9 @@
 //! Any bytes give a value or an error, never a panic.
 //!
-//! `kernel-6.18.bin` is what a 6.18 kernel sent for dumps of every kind, for a generation, for a
+//! `kernel-6.18.hex` is what a 6.18 kernel sent for dumps of every kind, for a generation, for a
 //! missing set and for a refused batch, one datagram after the other.
+
+use std::sync::LazyLock;
 
 use proptest::prelude::*;
 
@@ -21,7 +23,12 @@ fn parse_everything(datagram: &[u8]) {
     }
 }
 
-const KERNEL_REPLIES: &[u8] = include_bytes!("kernel-6.18.bin");
+/// As text, so that a change of it can be reviewed.
+static KERNEL_REPLIES: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let digits: String = include_str!("kernel-6.18.hex").split_whitespace().collect();
+    let byte = |i| u8::from_str_radix(&digits[i..i + 2], 16).expect("hexadecimal digits");
+    (0..digits.len()).step_by(2).map(byte).collect()
+});
 
 /// What we send has the shape of what the kernel dumps, with attributes the captured replies lack.
 fn well_formed() -> Vec<u8> {
@@ -107,7 +114,7 @@ fn an_unknown_verdict_is_data_of_no_kind() {
 #[test]
 fn the_captured_replies_are_understood() {
     let (mut elements, mut acks, mut chains) = (Vec::new(), Vec::new(), Vec::new());
-    for message in parse_messages(KERNEL_REPLIES) {
+    for message in parse_messages(&KERNEL_REPLIES) {
         let message = message.expect("well formed");
         match (message.kind, message.kind & 0xff) {
             (2, _) => acks.push(parse_ack(&message).expect("an answer")),
@@ -176,7 +183,7 @@ proptest! {
 
 #[test]
 fn every_prefix_of_a_datagram_is_safe() {
-    for bytes in [&well_formed()[..], KERNEL_REPLIES] {
+    for bytes in [&well_formed()[..], &KERNEL_REPLIES] {
         for end in 0..=bytes.len() {
             parse_everything(&bytes[..end]);
         }
