@@ -138,4 +138,10 @@ fn once_programs_the_cluster_and_ends() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let said = text(&output.stderr);
     assert!(said.contains("once/api: endpoint 10.244.1.1 has no zone"), "{said}");
+
+    let zoned = json!({"endpoints": [{"addresses": ["10.244.1.1"], "zone": "zone-a"}]});
+    plane.patch(&slice_path("once", "api-1"), &zoned);
+    let output = run_in(&namespace, &[&args[..], &[kubeconfig.to_str().unwrap()]].concat());
+    let scored = text(&output.stdout);
+    assert!(scored.lines().any(|line| line.starts_with("once/api,balanced,")), "{scored}");
 }
