@@ -66,16 +66,23 @@ impl Cluster {
                 tokio::time::timeout_at(when.into(), self.seen.recv()).await.unwrap_or_default()
             }
         };
-        let mut next = first;
-        for _ in 0..MOST_AT_ONCE {
-            let Some(seen) = next else { break };
+        let (mut next, mut taken) = (first, 0);
+        while let Some(seen) = next {
             self.take(seen, index);
-            next = self.seen.try_recv().ok();
+            taken += 1;
+            // What is not taken out of the channel waits there.
+            next = if taken < MOST_AT_ONCE { self.seen.try_recv().ok() } else { None };
+        }
+        for id in self.holders.expire(Instant::now()) {
+            if id.kind == Kind::Node {
+                // As with a move: it takes effect when slices for an unknown place have been listed.
+                self.node_object = None;
+                self.watch_slices();
+            } else {
+                index.delete(&id);
+            }
         }
         self.move_if_ready(index);
-        for id in self.holders.expire(Instant::now()) {
-            index.delete(&id);
-        }
         self.is_complete()
     }
 
@@ -109,17 +116,13 @@ impl Cluster {
             StreamEvent::Delete(wire) => {
                 if let Some(id) = identity(&wire.value) {
                     self.holders.delete(stream, &id, Instant::now());
-                    if wire.kind == Kind::Node {
-                        self.node_object = None;
-                        self.watch_slices();
-                    }
                 }
             }
         }
     }
 
     fn apply(&mut self, stream: StreamId, wire: Wire, index: &mut Index) {
-        let Wire { value, version, .. } = wire;
+        let Wire { value, version } = wire;
         // An object without a name cannot come from an API server.
         let Some(id) = identity(&value) else { return };
         if !self.holders.apply(stream, &id, version) {

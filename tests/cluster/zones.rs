@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use serde_json::json;
-use zw_tests::control_plane::shared;
+use zw_tests::control_plane::{exclusive, shared};
 
 use crate::node::{TestNode, endpoints, node, service, slice, slice_path};
 
@@ -40,6 +40,22 @@ fn a_node_without_a_zone_takes_everything() {
     test_node.expect("unknown/api", Some(&["10.244.2.1:8080"]));
     plane.delete("/api/v1/nodes/unknown");
     test_node.expect("unknown/api", Some(&["10.244.1.1:8080", "10.244.2.1:8080"]));
+}
+
+#[test]
+fn a_node_that_went_unseen_takes_everything_too() {
+    let mut plane = exclusive();
+    plane.apply(&node("unseen", "zone-b"));
+    plane.apply(&service("unseen", 23));
+    plane.apply(&slice("unseen", "a", "for-zone: zone-a", &["10.244.1.1"]));
+    plane.apply(&slice("unseen", "b", "for-zone: zone-b", &["10.244.2.1"]));
+    let test_node = TestNode::start(&plane, "unseen");
+    test_node.expect("unseen/api", Some(&["10.244.2.1:8080"]));
+    test_node.relay.cut();
+    plane.delete("/api/v1/nodes/unseen");
+    plane.forget_history();
+    test_node.relay.mend();
+    test_node.expect("unseen/api", Some(&["10.244.1.1:8080", "10.244.2.1:8080"]));
 }
 
 /// Looks at the kernel without a pause while `change` runs; the Service must always have an endpoint.

@@ -25,8 +25,13 @@ impl Shape {
         }
     }
 
-    /// Writes one Service with another number of endpoints.
+    /// Writes one Service with another number of endpoints: the last ones come and go.
     pub fn write_service(self, folder: &Path, service: usize, endpoints: usize) {
+        self.write_endpoints(folder, service, &(0..endpoints).collect::<Vec<_>>());
+    }
+
+    /// Writes one Service with these of its endpoints.
+    pub fn write_endpoints(self, folder: &Path, service: usize, numbers: &[usize]) {
         let mut text = String::new();
         let name = format!("svc-{service}");
         let vip = Ipv4Addr::from_bits(0x0a60_0000 + 1 + service as u32);
@@ -36,7 +41,6 @@ impl Shape {
             r#"{{"apiVersion":"v1","kind":"Service","metadata":{{"name":"{name}","namespace":"load"}},"spec":{{"clusterIP":"{vip}","ports":{ports}}}}}"#
         )
         .expect("a String takes all");
-        let numbers: Vec<usize> = (0..endpoints).collect();
         for (i, numbers) in numbers.chunks(PER_SLICE).enumerate() {
             let endpoints: Vec<String> =
                 numbers.iter().map(|n| endpoint(service * self.endpoints.max(1) + n, *n)).collect();

@@ -129,10 +129,18 @@ fn five_thousand_services_of_fifty_endpoints() {
     let path = folder.path().to_str().unwrap();
     let mut agent = Agent::start(&namespace, &["--state", path, "--node-name", "node-0"]);
     agent.wait_for(&["synced", "services=5000"]);
-    for endpoints in [49, 50, 51] {
-        SHAPE.write_service(folder.path(), 2_500, endpoints);
+    let numbers = |range: std::ops::Range<usize>| range.collect::<Vec<usize>>();
+    for (what, endpoints) in [
+        ("the last gone", numbers(0..49)),
+        ("and back", numbers(0..50)),
+        ("one more", numbers(0..51)),
+        // Its slot is filled by the last, and it ran on this node: the dearest case.
+        ("the first gone", numbers(1..51)),
+        ("and back", numbers(0..51)),
+    ] {
+        SHAPE.write_endpoints(folder.path(), 2_500, &endpoints);
         let line = agent.wait_for(&["synced"]);
-        println!("one Service now {endpoints} endpoints: {line}");
+        println!("one Service, {what}: {line}");
         assert_eq!(field(&line, "services"), 1.0);
         assert!((1.0..=6.0).contains(&field(&line, "elements")), "{line}");
     }

@@ -14,7 +14,6 @@ use crate::convert::Kind;
 /// An object of any kind.
 #[derive(Debug, Clone)]
 pub(crate) struct Wire {
-    pub(crate) kind: Kind,
     /// The whole object, its `kind` and `apiVersion` filled in.
     pub(crate) value: Value,
     /// The server's version of it. They grow with time, and are compared as numbers.
@@ -103,5 +102,5 @@ fn wire(kind: Kind, meta: ObjectMeta, mut value: Value) -> Wire {
     // A server that does not number its versions gives the last word to whoever speaks last.
     let version =
         meta.resource_version.and_then(|version| version.parse().ok()).unwrap_or(u64::MAX);
-    Wire { kind, value, version }
+    Wire { value, version }
 }

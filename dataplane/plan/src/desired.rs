@@ -265,7 +265,7 @@ impl Desired {
     }
 
     /// Drops shape chains once too many lie idle. Only those that were idle before this transaction:
-    /// kernels before 6.2 refuse to delete a chain whose last reference goes in the same one.
+    /// kernels before 6.2 refuse to delete a chain whose last reference has only just gone.
     fn retire_shapes(&mut self, idle_before: &BTreeSet<(Family, u32)>, changes: &mut Changes) {
         if self.idle_shapes.len() <= IDLE_SHAPES {
             return;
