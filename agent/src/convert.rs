@@ -222,11 +222,14 @@ fn convert_service(raw: raw::Service, problems: &mut Problems) -> Result<Object,
             if ports.iter().any(taken) {
                 problems.add(field, format!("{name:?} {port}/{protocol} stands there twice"));
             } else {
-                ports.push(ServicePort { name, protocol, port });
+                ports.push(ServicePort { name, protocol, port, node_port: None });
             }
         }
     }
-    Ok(Object { id, body: Body::Service(Service { key, cluster_ips, ports }) })
+    Ok(Object {
+        id,
+        body: Body::Service(Service { key, cluster_ips, ports, ..Service::default() }),
+    })
 }
 
 fn convert_slice(raw: raw::EndpointSlice, problems: &mut Problems) -> Result<Object, Problem> {

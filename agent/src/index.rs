@@ -43,7 +43,7 @@ impl Default for Changed {
 impl Index {
     /// An empty index for the node of this name.
     pub(crate) fn new(node_name: &str) -> Self {
-        let node = NodeContext { name: node_name.into(), zone: None, region: None };
+        let node = NodeContext { name: node_name.into(), ..NodeContext::default() };
         Self { node, ..Self::default() }
     }
 

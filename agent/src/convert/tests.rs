@@ -59,6 +59,7 @@ fn want_service() -> Service {
         key: ServiceKey::new("web", "api"),
         cluster_ips: vec!["10.96.0.10".parse().unwrap()],
         ports: vec![port("http", Protocol::Tcp, 80)],
+        ..Service::default()
     }
 }
 
@@ -75,7 +76,7 @@ fn want_slice() -> Slice {
 }
 
 fn port(name: &str, protocol: Protocol, port: u16) -> ServicePort {
-    ServicePort { name: name.into(), protocol, port }
+    ServicePort { name: name.into(), protocol, port, node_port: None }
 }
 
 fn endpoint(addr: &str) -> SliceEndpoint {
@@ -506,6 +507,7 @@ fn a_node_is_where_its_labels_say() {
         name: "node-1".into(),
         zone: zone.map(Into::into),
         region: region.map(Into::into),
+        ..NodeContext::default()
     };
     for (labels, want) in [
         (json!(null), context(None, None)),
@@ -514,7 +516,7 @@ fn a_node_is_where_its_labels_say() {
         (json!({REGION: "region-1", ZONE: "zone-a"}), context(Some("zone-a"), Some("region-1"))),
     ] {
         let (got, problems) = convert(set(node(), "/metadata/labels", labels)).unwrap();
-        let NodeContext { name, zone, region } = want;
+        let NodeContext { name, zone, region, .. } = want;
         let want = Object { id: id(Kind::Node, "", &name), body: Body::Node { zone, region } };
         assert_eq!((got, problems), (want, Vec::new()));
     }

@@ -17,7 +17,12 @@ fn key(name: &str) -> ServiceKey {
 }
 
 fn service(name: &str, last: u8) -> Service {
-    Service { key: key(name), cluster_ips: vec![[10, 96, 0, last].into()], ports: Vec::new() }
+    Service {
+        key: key(name),
+        cluster_ips: vec![[10, 96, 0, last].into()],
+        ports: Vec::new(),
+        ..Service::default()
+    }
 }
 
 fn slice(name: &str, service: &str) -> Slice {
@@ -76,7 +81,7 @@ fn a_new_index_knows_its_name_and_nothing_else() {
     let mut index = Index::new("node-1");
     assert_eq!(known(&index), []);
     assert_eq!(index.take_changed(), some(&[]));
-    let node = NodeContext { name: "node-1".into(), zone: None, region: None };
+    let node = NodeContext { name: "node-1".into(), ..NodeContext::default() };
     assert_eq!(*index.node(), node);
 }
 
@@ -231,6 +236,7 @@ fn a_change_of_our_nodes_zone_or_region_touches_every_service() {
             name: "node-1".into(),
             zone: zone.map(Into::into),
             region: region.map(Into::into),
+            ..NodeContext::default()
         };
         assert_eq!(*index.node(), want);
         index.apply(a_node("node-1", zone, region));
@@ -255,7 +261,7 @@ fn our_nodes_deletion_makes_its_zone_unknown() {
     let mut index = settled([a_node("node-1", Some("zone-a"), Some("region-1"))]);
     index.delete(&id(Kind::Node, "node-1"));
     assert_eq!(index.take_changed(), Changed::All);
-    assert_eq!(*index.node(), NodeContext { name: "node-1".into(), zone: None, region: None });
+    assert_eq!(*index.node(), NodeContext { name: "node-1".into(), ..NodeContext::default() });
 }
 
 #[test]
@@ -264,6 +270,10 @@ fn other_nodes_are_ignored() {
     index.apply(a_node("node-2", Some("zone-b"), Some("region-2")));
     index.delete(&id(Kind::Node, "node-2"));
     assert_eq!(index.take_changed(), some(&[]));
-    let want = NodeContext { name: "node-1".into(), zone: Some("zone-a".into()), region: None };
+    let want = NodeContext {
+        name: "node-1".into(),
+        zone: Some("zone-a".into()),
+        ..NodeContext::default()
+    };
     assert_eq!(*index.node(), want);
 }

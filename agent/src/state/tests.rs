@@ -29,7 +29,13 @@ fn applied(name: &str, last: u8) -> Event {
     let service = Service {
         key: ServiceKey::new("web", name),
         cluster_ips: vec![[10, 96, 0, last].into()],
-        ports: vec![ServicePort { name: "".into(), protocol: Protocol::Tcp, port: 80 }],
+        ports: vec![ServicePort {
+            name: "".into(),
+            protocol: Protocol::Tcp,
+            port: 80,
+            node_port: None,
+        }],
+        ..Service::default()
     };
     Event::Apply(Object { id: id(name), body: Body::Service(service) })
 }

@@ -10,7 +10,7 @@ mod service;
 
 pub use endpoints::{Conditions, Hints, Scope, Slice, SliceEndpoint, SliceKey, SlicePort};
 pub use node::NodeContext;
-pub use service::{Service, ServiceKey, ServicePort};
+pub use service::{External, Service, ServiceKey, ServicePort, TrafficPolicy};
 
 use std::fmt;
 use std::net::IpAddr;

@@ -2,12 +2,15 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::num::NonZeroU16;
 use std::sync::Arc;
+
+use ipnet::IpNet;
 
 use crate::{Family, Protocol};
 
 /// A Service's namespace and name.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServiceKey {
     /// The namespace.
     pub namespace: Arc<str>,
@@ -30,7 +33,7 @@ impl fmt::Display for ServiceKey {
 
 /// A Service that has at least one address to program: headless and ExternalName Services never
 /// become one of these.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Service {
     /// Identity.
     pub key: ServiceKey,
@@ -38,6 +41,28 @@ pub struct Service {
     pub cluster_ips: Vec<IpAddr>,
     /// In the order of the manifest; (name, protocol) is unique.
     pub ports: Vec<ServicePort>,
+    /// Who may receive traffic to the cluster IPs.
+    pub internal_policy: TrafficPolicy,
+    /// Who may receive traffic to every other address, and to node ports.
+    pub external_policy: TrafficPolicy,
+    /// How long a client stays with its endpoint after its last connection, in seconds.
+    pub affinity: Option<u32>,
+    /// What most Services do not have, so it costs one pointer.
+    pub external: Option<Box<External>>,
+}
+
+/// How a Service is reached from outside, besides node ports.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct External {
+    /// `spec.externalIPs`
+    pub ips: Vec<IpAddr>,
+    /// The addresses of the load balancer whose packets still carry them when they get here
+    /// (`ipMode: VIP`).
+    pub load_balancer_ips: Vec<IpAddr>,
+    /// Who may use `load_balancer_ips`; a family without a range here is open to all.
+    pub source_ranges: Vec<IpNet>,
+    /// Where this node tells load balancers whether it has endpoints of the Service.
+    pub health_check_port: Option<NonZeroU16>,
 }
 
 impl Service {
@@ -45,6 +70,16 @@ impl Service {
     pub fn cluster_ip(&self, family: Family) -> Option<IpAddr> {
         self.cluster_ips.iter().copied().find(|ip| Family::of(*ip) == family)
     }
+}
+
+/// `internalTrafficPolicy` and `externalTrafficPolicy`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum TrafficPolicy {
+    /// Any endpoint.
+    #[default]
+    Cluster,
+    /// Only endpoints on this node.
+    Local,
 }
 
 /// One port of a Service.
@@ -56,4 +91,6 @@ pub struct ServicePort {
     pub protocol: Protocol,
     /// The port clients use.
     pub port: u16,
+    /// The port on nodes' own addresses.
+    pub node_port: Option<NonZeroU16>,
 }

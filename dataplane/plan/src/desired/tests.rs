@@ -89,8 +89,10 @@ fn plan(key: &ServiceKey, spec: &Spec, desired: &Desired) -> ServiceRules {
                 name: (*name).into(),
                 protocol: *protocol,
                 port: *port,
+                node_port: None,
             })
             .collect(),
+        ..Service::default()
     };
     let slices = Family::BOTH.map(|family| Slice {
         key: SliceKey { namespace: key.namespace.clone(), name: family.to_string().into() },
@@ -117,7 +119,7 @@ fn plan(key: &ServiceKey, spec: &Spec, desired: &Desired) -> ServiceRules {
             })
             .collect(),
     });
-    let node = NodeContext { name: "node-1".into(), zone: None, region: None };
+    let node = NodeContext { name: "node-1".into(), ..NodeContext::default() };
     plan_service(&service, &slices, &node, |frontend| desired.slots(key, frontend))
 }
 

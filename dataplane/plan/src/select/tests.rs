@@ -16,7 +16,7 @@ const HTTP: Port = ("http", Protocol::Tcp, 8080);
 
 /// The Service port every test asks about.
 fn http() -> ServicePort {
-    ServicePort { name: "http".into(), protocol: Protocol::Tcp, port: 80 }
+    ServicePort { name: "http".into(), protocol: Protocol::Tcp, port: 80, node_port: None }
 }
 
 /// Asserts the tier and every endpoint's verdict, in both families. Endpoints are written as

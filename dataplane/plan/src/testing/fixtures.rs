@@ -47,6 +47,7 @@ impl World {
                 name: "node-1".into(),
                 zone: Some("zone-a".into()),
                 region: Some("region-1".into()),
+                ..NodeContext::default()
             },
             config: PlanConfig { pod_ranges, ..PlanConfig::default() },
             services: Vec::new(),
@@ -71,8 +72,10 @@ impl World {
                     name: (*name).into(),
                     protocol: *protocol,
                     port: *port,
+                    node_port: None,
                 })
                 .collect(),
+            ..Service::default()
         };
         self.services.push(service);
         self

@@ -75,6 +75,7 @@ fn node() -> impl Strategy<Value = NodeContext> {
         name: "node-1".into(),
         zone: zone.then(|| "zone-1".into()),
         region: region.then(|| "region-1".into()),
+        ..NodeContext::default()
     })
 }
 
