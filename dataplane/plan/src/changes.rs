@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use zw_model::Family;
 
 use crate::element::{Element, Key};
-use crate::ruleset::{Chain, SetDef, SetName};
+use crate::ruleset::{Chain, SetDef};
+use crate::sets::SetName;
 
 /// The changes of one transaction, for both families.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub struct TableChanges {
     pub add_table: Option<String>,
     /// New sets and maps.
     pub add_sets: Vec<SetDef>,
+    /// New affinity maps, by name.
+    pub add_affinity_maps: Vec<String>,
     /// New chains, with their rules.
     pub add_chains: Vec<Chain>,
     /// Chains whose rules are replaced.
@@ -31,9 +34,11 @@ pub struct TableChanges {
     pub delete_elements: BTreeMap<SetName, Vec<Key>>,
     /// Elements that come; one that changes goes first.
     pub add_elements: BTreeMap<SetName, Vec<Element>>,
+    /// Affinity maps in which only these endpoints may still be remembered.
+    pub forget_others: BTreeMap<String, Vec<Key>>,
     /// Chains nobody uses any more.
     pub delete_chains: Vec<String>,
-    /// Sets of an older version.
+    /// Affinity maps nobody uses any more, and sets of an older version.
     pub delete_sets: Vec<String>,
 }
 
