@@ -18,6 +18,8 @@ mod dumps;
 mod exprs;
 #[path = "kernel/netns.rs"]
 mod netns;
+#[path = "kernel/packets.rs"]
+mod packets;
 #[path = "kernel/refusals.rs"]
 mod refusals;
 #[path = "kernel/userdata.rs"]
