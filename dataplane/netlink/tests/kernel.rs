@@ -16,6 +16,8 @@ use zw_netlink::nft::{
 mod dumps;
 #[path = "kernel/exprs.rs"]
 mod exprs;
+#[path = "kernel/intervals.rs"]
+mod intervals;
 #[path = "kernel/netns.rs"]
 mod netns;
 #[path = "kernel/packets.rs"]
