@@ -177,9 +177,9 @@ fn adjust(desired: &Desired, family: Family, actual: &ActualTable) -> TableChang
         .and_then(|elements| elements.get(&element.key))
     {
         Some(is) if *is == element => matched += 1,
-        Some(_) => {
+        Some(is) => {
             matched += 1;
-            changes.delete(set, element.key);
+            changes.delete(set, is.clone());
             changes.add(set, element);
         }
         None => changes.add(set, element),
@@ -209,8 +209,8 @@ fn delete_leftovers(
         }
     });
     for (set, keys) in leftovers {
-        for key in keys {
-            changes.delete(set, key);
+        for element in keys.iter().filter_map(|key| actual.sets.get(&set)?.get(key)) {
+            changes.delete(set, element.clone());
         }
     }
 }

@@ -30,8 +30,8 @@ pub struct TableChanges {
     pub add_chains: Vec<Chain>,
     /// Chains whose rules are replaced.
     pub rewrite_chains: Vec<Chain>,
-    /// Elements that go.
-    pub delete_elements: BTreeMap<SetName, Vec<Key>>,
+    /// Elements that go, as they are.
+    pub delete_elements: BTreeMap<SetName, Vec<Element>>,
     /// Elements that come; one that changes goes first.
     pub add_elements: BTreeMap<SetName, Vec<Element>>,
     /// Affinity maps in which only these endpoints may still be remembered.
@@ -76,8 +76,8 @@ impl TableChanges {
         self.add_elements.entry(set).or_default().push(element);
     }
 
-    pub(crate) fn delete(&mut self, set: SetName, key: Key) {
-        self.delete_elements.entry(set).or_default().push(key);
+    pub(crate) fn delete(&mut self, set: SetName, element: Element) {
+        self.delete_elements.entry(set).or_default().push(element);
     }
 }
 
@@ -108,13 +108,13 @@ impl Net {
 
     /// Adds what really changes to `changes`.
     pub(crate) fn settle(self, changes: &mut Changes) {
-        for ((family, set, key), (before, after)) in self.elements {
+        for ((family, set, _), (before, after)) in self.elements {
             if before == after {
                 continue;
             }
             let table = changes.table(family);
-            if before.is_some() {
-                table.delete(set, key);
+            if let Some(element) = before {
+                table.delete(set, element);
             }
             if let Some(element) = after {
                 table.add(set, element);

@@ -90,8 +90,6 @@ pub enum Data {
     Value(Key),
     /// A member of a set of ranges: everything from the element's key up to this one.
     UpTo(Key),
-    /// Where a range of addresses has ended: the first key that is not in it.
-    End,
     /// Something Zoneward never writes, seen in the kernel: always replaced.
     Foreign,
 }

@@ -25,30 +25,26 @@ impl Surroundings {
         let mut elements: Vec<(SetName, Element)> = addresses
             .map(|addr| (SetName::NodeAddresses, Element::bare(Key::new().addr(*addr))))
             .collect();
-        for (first, after) in merge(&self.service_ranges, family) {
-            elements.push((SetName::ServiceRanges, Element::bare(Key::new().addr(first))));
-            elements.extend(after.map(|addr| {
-                let key = Key::new().addr(addr);
-                (SetName::ServiceRanges, Element { data: Data::End, ..Element::bare(key) })
-            }));
-        }
+        elements.extend(merge(&self.service_ranges, family).into_iter().map(|(first, last)| {
+            let data = Data::UpTo(Key::new().addr(last));
+            let key = Key::new().addr(first);
+            (SetName::ServiceRanges, Element { data, ..Element::bare(key) })
+        }));
         elements
     }
 }
 
-/// Ranges as (first address, first address after it), neither overlapping nor touching; no end where a
-/// range reaches the last address.
-fn merge(ranges: &[IpNet], family: Family) -> Vec<(IpAddr, Option<IpAddr>)> {
+/// Ranges by their first and last address, neither overlapping nor touching: the kernel wants it so.
+fn merge(ranges: &[IpNet], family: Family) -> Vec<(IpAddr, IpAddr)> {
     let mut nets = IpNet::aggregate(
         &ranges.iter().filter(|net| Family::of(net.addr()) == family).copied().collect(),
     );
     nets.sort();
-    let mut merged: Vec<(IpAddr, Option<IpAddr>)> = Vec::new();
+    let mut merged: Vec<(IpAddr, IpAddr)> = Vec::new();
     for net in nets {
-        let after = next(net.broadcast());
         match merged.last_mut() {
-            Some((_, end)) if *end == Some(net.network()) => *end = after,
-            _ => merged.push((net.network(), after)),
+            Some((_, last)) if next(*last) == Some(net.network()) => *last = net.broadcast(),
+            _ => merged.push((net.network(), net.broadcast())),
         }
     }
     merged
@@ -69,20 +65,19 @@ mod tests {
     fn ranges_that_touch_or_overlap_become_one() {
         let merged = |ranges: &[&str]| {
             let ranges: Vec<IpNet> = ranges.iter().map(|net| net.parse().unwrap()).collect();
-            let shown = merge(&ranges, Family::V4).into_iter();
-            shown
-                .map(|(first, after)| {
-                    format!("{first}-{}", after.map_or("".into(), |a| a.to_string()))
-                })
-                .collect::<Vec<_>>()
+            let merged = merge(&ranges, Family::V4).into_iter();
+            merged.map(|(first, last)| format!("{first}-{last}")).collect::<Vec<_>>()
         };
-        assert_eq!(merged(&["10.96.0.0/16"]), ["10.96.0.0-10.97.0.0"]);
-        assert_eq!(merged(&["10.0.2.0/23", "10.0.1.0/24"]), ["10.0.1.0-10.0.4.0"]);
-        assert_eq!(merged(&["10.0.0.0/8", "10.96.0.0/16", "fd00::/64"]), ["10.0.0.0-11.0.0.0"]);
+        assert_eq!(merged(&["10.96.0.0/16"]), ["10.96.0.0-10.96.255.255"]);
+        assert_eq!(merged(&["10.0.2.0/23", "10.0.1.0/24"]), ["10.0.1.0-10.0.3.255"]);
+        assert_eq!(
+            merged(&["10.0.0.0/8", "10.96.0.0/16", "fd00::/64"]),
+            ["10.0.0.0-10.255.255.255"]
+        );
         assert_eq!(
             merged(&["10.0.0.0/24", "10.0.2.0/24"]),
-            ["10.0.0.0-10.0.1.0", "10.0.2.0-10.0.3.0"]
+            ["10.0.0.0-10.0.0.255", "10.0.2.0-10.0.2.255"]
         );
-        assert_eq!(merged(&["255.0.0.0/8"]), ["255.0.0.0-"]);
+        assert_eq!(merged(&["255.0.0.0/8"]), ["255.0.0.0-255.255.255.255"]);
     }
 }

@@ -166,8 +166,8 @@ impl Table {
                 return refused(format!("chain {} does not exist", chain.name));
             }
         }
-        for (set, keys) in &changes.delete_elements {
-            for key in keys {
+        for (set, elements) in &changes.delete_elements {
+            for Element { key, .. } in elements {
                 if self.elements.get_mut(set).and_then(|e| e.remove(key)).is_none() {
                     return refused(format!(
                         "no element {} in {set}",

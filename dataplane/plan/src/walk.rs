@@ -286,7 +286,6 @@ impl Walker<'_> {
         // The last one that begins at or before the key; it must also reach it.
         let (_, element) = elements.range(..=key).next_back()?;
         match &element.data {
-            Data::End => None,
             Data::UpTo(end) => (key <= *end).then_some(Data::Nothing),
             other => Some(other.clone()),
         }

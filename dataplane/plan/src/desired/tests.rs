@@ -591,22 +591,25 @@ fn removing_an_endpoint_moves_the_last_one_into_its_slot() {
     run.step([(key(0), Some(plain(0..4)))]);
     let changes = run.step([(key(0), Some(plain([0, 2, 3])))]);
     let front = frontend_key(Family::V4, 1);
-    let service =
-        Element { key: front, data: Data::Goto(shape_name(3)), comment: Some("web/a:http".into()) };
-    let moved = Element {
-        key: front.slot(1),
-        data: Data::Value(Key::new().addr(pod(Family::V4, 3)).port(8080)),
+    let goto = |slots| Element {
+        key: front,
+        data: Data::Goto(shape_name(slots)),
+        comment: Some("web/a:http".into()),
+    };
+    let slot = |slot, n| Element {
+        key: front.slot(slot),
+        data: Data::Value(Key::new().addr(pod(Family::V4, n)).port(8080)),
         comment: None,
     };
     let want = TableChanges {
         add_chains: vec![shape_chain(Family::V4, 3, &config())],
         delete_elements: BTreeMap::from([
-            (SetName::Services, vec![front]),
-            (SetName::Endpoints, vec![front.slot(1), front.slot(3)]),
+            (SetName::Services, vec![goto(4)]),
+            (SetName::Endpoints, vec![slot(1, 1), slot(3, 3)]),
         ]),
         add_elements: BTreeMap::from([
-            (SetName::Services, vec![service]),
-            (SetName::Endpoints, vec![moved]),
+            (SetName::Services, vec![goto(3)]),
+            (SetName::Endpoints, vec![slot(1, 3)]),
         ]),
         ..TableChanges::default()
     };
@@ -731,7 +734,7 @@ fn a_hairpin_address_stays_until_its_last_user_goes() {
     let moved_away = Spec { endpoints: vec![(0, false)], ..local(2) };
     let changes = run.step([(key(1), Some(moved_away))]);
     let want = TableChanges {
-        delete_elements: BTreeMap::from([(SetName::Hairpin, vec![pair])]),
+        delete_elements: BTreeMap::from([(SetName::Hairpin, vec![Element::bare(pair)])]),
         ..TableChanges::default()
     };
     assert_eq!(changes, Changes { tables: BTreeMap::from([(Family::V4, want)]) });

@@ -81,11 +81,8 @@ impl Table {
         if def.counter {
             writeln!(f, "\t\tcounter")?;
         }
-        let shown: Vec<String> = if def.name == SetName::ServiceRanges {
-            self.show_ranges(def, elements)
-        } else {
-            elements.values().map(|element| self.show_element(def, element)).collect()
-        };
+        let shown: Vec<String> =
+            elements.values().map(|element| self.show_element(def, element)).collect();
         fmt_elements(f, &shown)?;
         writeln!(f, "\t}}\n")
     }
@@ -101,27 +98,13 @@ impl Table {
         writeln!(f, "\t\ttypeof {ip} saddr : {ip} daddr . th dport")?;
         writeln!(f, "\t\tsize {AFFINITY_SIZE}")?;
         writeln!(f, "\t\tflags dynamic,timeout")?;
+        writeln!(f, "\t\ttimeout 1d")?;
         let shown = clients.iter().map(|(client, with)| {
             let client = show(self.family, &[Field::Saddr], client);
             format!("{client} : {}", show(self.family, ENDPOINT, with))
         });
         fmt_elements(f, &shown.collect::<Vec<_>>())?;
         writeln!(f, "\t}}\n")
-    }
-
-    /// Starts and ends, as pairs.
-    fn show_ranges(&self, def: &SetDef, elements: &BTreeMap<Key, Element>) -> Vec<String> {
-        let starts = elements.values().filter(|element| element.data != Data::End);
-        starts
-            .map(|start| {
-                let after = elements.range(start.key..).nth(1).map(|(key, _)| key);
-                let last = after.and_then(|after| address(self.family, after)).and_then(before);
-                match (address(self.family, &start.key), last) {
-                    (Some(first), Some(last)) => show_addresses(first, last),
-                    _ => show(self.family, def.key, &start.key),
-                }
-            })
-            .collect()
     }
 
     fn show_element(&self, def: &SetDef, element: &Element) -> String {
@@ -176,19 +159,5 @@ fn show_addresses(first: IpAddr, last: IpAddr) -> String {
     match (nets.next(), nets.next()) {
         (Some(net), None) => IpNet::to_string(&net),
         _ => format!("{first}-{last}"),
-    }
-}
-
-fn address(family: Family, key: &Key) -> Option<IpAddr> {
-    match decode(family, &[Field::Daddr], key)?.first()? {
-        Value::Addr(addr) => Some(*addr),
-        _ => None,
-    }
-}
-
-fn before(addr: IpAddr) -> Option<IpAddr> {
-    match addr {
-        IpAddr::V4(v4) => v4.to_bits().checked_sub(1).map(|bits| IpAddr::V4(bits.into())),
-        IpAddr::V6(v6) => v6.to_bits().checked_sub(1).map(|bits| IpAddr::V6(bits.into())),
     }
 }
