@@ -12,7 +12,7 @@ use std::time::Instant;
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
-use crate::convert::{Body, Kind, Object, ObjectId, convert, identity};
+use crate::convert::{Body, Kind, Node, ObjectId, convert, identity};
 use crate::holders::Holders;
 use crate::index::Index;
 use crate::watch::{Place, Seen, StreamEvent, StreamId, Watch, Watches, Wire};
@@ -31,7 +31,7 @@ pub(crate) struct Cluster {
     slices: Option<Slices>,
     /// Those that will take over once they have listed.
     next: Option<Slices>,
-    node_object: Option<Object>,
+    node_object: Option<Box<Node>>,
     /// Complained about in this version already.
     complained: HashSet<(ObjectId, u64)>,
 }
@@ -76,6 +76,7 @@ impl Cluster {
         for id in self.holders.expire(Instant::now()) {
             if id.kind == Kind::Node {
                 // As with a move: it takes effect when slices for an unknown place have been listed.
+                index.lose_node();
                 self.node_object = None;
                 self.watch_slices();
             } else {
@@ -128,20 +129,22 @@ impl Cluster {
         if !self.holders.apply(stream, &id, version) {
             return;
         }
-        match convert(value) {
+        match convert(&value) {
             Ok((object, problems)) => {
                 if !problems.is_empty() {
                     let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
                     self.complain(&id, version, &problems.join("; "));
                 }
-                if matches!(object.body, Body::Node { .. }) {
-                    // Takes effect when the slices for its place have been listed.
-                    self.node_object = Some(object);
-                    if self.slices.is_some() {
-                        self.watch_slices();
+                match object.body {
+                    Body::Node(node) => {
+                        index.observe_node(&node);
+                        // Where it is takes effect when the slices for that place have been listed.
+                        self.node_object = Some(node);
+                        if self.slices.is_some() {
+                            self.watch_slices();
+                        }
                     }
-                } else {
-                    index.apply(object);
+                    _ => index.apply(object),
                 }
             }
             Err(problem) => self.complain(&id, version, &problem.to_string()),
@@ -150,11 +153,9 @@ impl Cluster {
 
     /// Starts slice watches for where the node is now, unless those in force or about to be are right.
     fn watch_slices(&mut self) {
-        let place = match self.node_object.as_ref().map(|node| &node.body) {
-            Some(Body::Node { zone, region }) => {
-                Place { zone: zone.clone(), region: region.clone() }
-            }
-            _ => Place::default(),
+        let place = match &self.node_object {
+            Some(node) => Place { zone: node.zone.clone(), region: node.region.clone() },
+            None => Place::default(),
         };
         if self.next.as_ref().or(self.slices.as_ref()).is_some_and(|slices| slices.place == place) {
             return;

@@ -14,7 +14,7 @@ use zw_plan::{
     Changes, Contested, Desired, Frontend, PlanConfig, ServiceRules, bring_to, plan_service,
 };
 
-use crate::index::{Changed, Index};
+use crate::index::{Changed, Index, Touched};
 
 /// How often a full sync that somebody else's change overtook is begun again at once.
 const ATTEMPTS: usize = 5;
@@ -55,12 +55,22 @@ impl Engine {
 
     /// Brings the kernel to what the index says.
     pub(crate) async fn sync(&mut self) -> Result<(), WriteError> {
-        let changed = self.index.take_changed();
-        let outcome = match changed {
+        let Changed { services, surroundings, triggered } = self.index.take_changed();
+        if surroundings {
+            let node = self.index.node();
+            info!(
+                addresses = ?node.addresses,
+                pod_ranges = ?node.pod_ranges,
+                service_ranges = ?self.index.service_ranges(),
+                "the node's surroundings changed"
+            );
+        }
+        debug!(triggered = triggered.len(), eligible = ?self.index.node_is_eligible(), "syncing");
+        let outcome = match services {
             _ if self.in_doubt => self.sync_all().await,
-            Changed::Some(keys) if keys.is_empty() => return Ok(()),
-            Changed::Some(keys) => self.sync_changed(keys).await,
-            Changed::All => {
+            Touched::Some(keys) if keys.is_empty() => return Ok(()),
+            Touched::Some(keys) => self.sync_changed(keys).await,
+            Touched::All => {
                 // Also those that went in the same batch.
                 let keys = self.index.service_keys().chain(self.desired.service_keys());
                 self.sync_changed(keys.cloned().collect()).await

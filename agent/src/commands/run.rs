@@ -1,6 +1,6 @@
 //! `zoneward run`: the agent.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, bail};
 use tokio::signal::unix::{SignalKind, signal};
@@ -23,7 +23,8 @@ const LONGEST_RETRY: Duration = Duration::from_secs(30);
 pub(crate) fn run(args: RunArgs) -> anyhow::Result<()> {
     let RunArgs { node_name, state, kubeconfig, mode: Mode::Nftables, once, plan } = args;
     let writer = Writer::start().map_err(with_advice)?;
-    let engine = Engine::new(Index::new(&node_name), plan.config(), writer);
+    let index = Index::new(&node_name).ignore_triggers_before(SystemTime::now());
+    let engine = Engine::new(index, plan.config(), writer);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

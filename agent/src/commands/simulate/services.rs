@@ -50,7 +50,7 @@ pub(super) fn read_cluster(kubeconfig: Option<&Path>) -> Result<Services> {
             Some(id) => format!("{id}: {problem}"),
             None => problem.to_string(),
         };
-        match convert(wire.value) {
+        match convert(&wire.value) {
             Ok((object, problems)) => {
                 complaints.extend(problems.iter().map(named));
                 objects.push(object);
@@ -69,14 +69,14 @@ fn count(objects: impl Iterator<Item = Object>) -> Services {
     let mut slices: BTreeMap<ServiceKey, Vec<Slice>> = BTreeMap::new();
     for object in objects {
         match object.body {
-            Body::Node { zone, .. } => {
-                nodes.insert(object.id.name, zone);
+            Body::Node(node) => {
+                nodes.insert(object.id.name, node.zone);
             }
             Body::Service(service) => {
                 wanted.insert(service.key);
             }
             Body::Slice(slice) => slices.entry(slice.service.clone()).or_default().push(slice),
-            Body::Irrelevant => {}
+            Body::ServiceRanges(_) | Body::Irrelevant => {}
         }
     }
     let mut services = Services { inputs: Vec::new(), complaints: Vec::new() };
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     fn object(yaml: &str) -> Object {
-        convert(serde_saphyr::from_str(yaml).unwrap()).unwrap().0
+        convert(&serde_saphyr::from_str(yaml).unwrap()).unwrap().0
     }
 
     fn node(name: &str, zone: &str) -> Object {
