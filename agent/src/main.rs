@@ -4,12 +4,14 @@
 mod cli;
 mod cluster;
 mod commands;
+mod config;
 mod convert;
 mod files;
 mod holders;
 mod index;
 mod state;
 mod sync;
+mod sysctls;
 mod watch;
 
 use std::io::{self, Write};
@@ -41,7 +43,7 @@ fn main() -> ExitCode {
 
 fn run(command: Command, out: &mut dyn Write) -> anyhow::Result<()> {
     match command {
-        Command::Run(args) => commands::run::run(args),
+        Command::Run(args) => commands::run::run(*args, out),
         Command::DumpRules(args) => commands::dump_rules::run(args, out),
         Command::Check => commands::check::run(out),
         Command::Cleanup => commands::cleanup::run(out),

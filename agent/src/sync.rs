@@ -53,6 +53,12 @@ impl Engine {
         &mut self.index
     }
 
+    /// Takes over settings that change the rules; the next sync compares everything.
+    pub(crate) fn set_config(&mut self, config: PlanConfig) {
+        self.config = config;
+        self.in_doubt = true;
+    }
+
     /// Brings the kernel to what the index says.
     pub(crate) async fn sync(&mut self) -> Result<(), WriteError> {
         let Changed { services, surroundings, triggered } = self.index.take_changed();

@@ -80,9 +80,12 @@ impl Drop for Watch {
     }
 }
 
-/// Connects as a kubeconfig says, or as a pod's service account.
-pub(crate) async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
-    let config = match kubeconfig {
+/// Connects as a kubeconfig says, or as a pod's service account; to another address, if one is given.
+pub(crate) async fn connect(
+    kubeconfig: Option<&Path>,
+    server: Option<&str>,
+) -> anyhow::Result<Client> {
+    let mut config = match kubeconfig {
         Some(path) => {
             let unusable = || BadInput(format!("cannot use the kubeconfig {}", path.display()));
             let kubeconfig = Kubeconfig::read_from(path).with_context(unusable)?;
@@ -96,6 +99,10 @@ pub(crate) async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client>
             ))
         })?,
     };
+    if let Some(server) = server {
+        let wrong = || BadInput(format!("--master {server:?} is not a URL"));
+        config.cluster_url = server.parse().with_context(wrong)?;
+    }
     Client::try_from(config).context("cannot connect to the API server")
 }
 

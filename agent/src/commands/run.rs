@@ -1,30 +1,48 @@
 //! `zoneward run`: the agent.
 
+mod settings;
+
+use std::io::Write;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, bail};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep_until};
-use tracing::{error, info};
+use tracing::{debug, error, info};
 use zw_dataplane::{Reaction, WriteError, Writer};
 
 use crate::BadInput;
-use crate::cli::{Mode, RunArgs};
+use crate::cli::RunArgs;
 use crate::cluster::Cluster;
+use crate::config::{ConfigError, ConfigFile, Difference};
 use crate::files::Files;
 use crate::index::Index;
 use crate::sync::Engine;
+use crate::sysctls;
 use crate::watch::connect;
+use settings::{Settings, tell_ignored};
 
 /// How long after a failed sync the next try is made, doubling up to the longest.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
 
-pub(crate) fn run(args: RunArgs) -> anyhow::Result<()> {
-    let RunArgs { node_name, state, kubeconfig, mode: Mode::Nftables, once, plan } = args;
+pub(crate) fn run(args: RunArgs, out: &mut dyn Write) -> anyhow::Result<()> {
+    let RunArgs { config: path, state, once, init_only, cleanup, flags, ignored } = args;
+    if cleanup {
+        return super::cleanup::run(out);
+    }
+    let mut file = ConfigFile::new(path, flags);
+    let loaded = file.load().map_err(|error| unusable(&file, &error))?;
+    let config = loaded.config;
+    debug!(config = %config.show(), "configured");
+    tell_ignored(ignored.given().into_iter().chain(loaded.ignored));
+    if init_only {
+        return Ok(sysctls::apply(Path::new("/"), &config)?);
+    }
     let writer = Writer::start().map_err(with_advice)?;
-    let index = Index::new(&node_name).ignore_triggers_before(SystemTime::now());
-    let engine = Engine::new(index, plan.config(), writer);
+    let index = Index::new(&config.node_name).ignore_triggers_before(SystemTime::now());
+    let engine = Engine::new(index, config.plan(), writer);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -33,13 +51,26 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<()> {
         let source = match state {
             Some(path) => Source::Files(Files::new(path)),
             None => {
-                let client = connect(kubeconfig.as_deref()).await?;
-                Source::Cluster(Box::new(Cluster::new(client, &node_name)))
+                let client =
+                    connect(config.kubeconfig.as_deref(), config.master.as_deref()).await?;
+                Source::Cluster(Box::new(Cluster::new(client, &config.node_name)))
             }
         };
-        let mut agent = Agent { source, engine };
+        if !once {
+            sysctls::apply(Path::new("/"), &config)?;
+        }
+        let settings = Settings::new(config, file);
+        let mut agent = Agent { source, engine, settings };
         if once { agent.once().await } else { agent.follow().await }
     })
+}
+
+/// Bad configuration is bad input, whether it came from the file or a flag.
+fn unusable(file: &ConfigFile, error: &ConfigError) -> BadInput {
+    match file.path() {
+        Some(path) => BadInput(format!("cannot use the configuration {}: {error}", path.display())),
+        None => BadInput(error.to_string()),
+    }
 }
 
 /// Adds how to get what is missing.
@@ -76,6 +107,7 @@ impl Source {
 struct Agent {
     source: Source,
     engine: Engine,
+    settings: Settings,
 }
 
 impl Agent {
@@ -101,6 +133,19 @@ impl Agent {
         Ok(())
     }
 
+    /// Brings a changed configuration into force.
+    fn reconfigure(&mut self, difference: &Difference) {
+        let config = &self.settings.config;
+        if difference.plan {
+            self.engine.set_config(config.plan());
+        }
+        if difference.sysctls
+            && let Err(error) = sysctls::apply(Path::new("/"), config)
+        {
+            error!("{error}");
+        }
+    }
+
     /// Syncs after every change, and again after a failure. Ends only if that cannot help.
     async fn work(&mut self) -> anyhow::Result<()> {
         let mut retry = Retry::default();
@@ -108,6 +153,7 @@ impl Agent {
         loop {
             tokio::select! {
                 now = self.source.changed(self.engine.index()) => complete = now,
+                difference = self.settings.changed() => self.reconfigure(&difference),
                 () = sleep_until(retry.until.unwrap_or_else(Instant::now)), if retry.until.is_some() => {}
             }
             if !complete || retry.not_yet() {

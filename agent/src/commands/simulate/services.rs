@@ -41,7 +41,7 @@ pub(super) fn read(path: &Path) -> Result<Services> {
 /// Lists a cluster's objects once.
 pub(super) fn read_cluster(kubeconfig: Option<&Path>) -> Result<Services> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let listed = runtime.block_on(async { list_all(connect(kubeconfig).await?).await })?;
+    let listed = runtime.block_on(async { list_all(connect(kubeconfig, None).await?).await })?;
     let mut complaints = Vec::new();
     let mut objects = Vec::new();
     for wire in listed {
