@@ -9,6 +9,7 @@
 
 mod attr;
 mod error;
+mod exchange;
 mod message;
 pub mod nft;
 mod socket;
