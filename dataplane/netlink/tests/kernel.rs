@@ -12,6 +12,8 @@ use zw_netlink::nft::{
     Verdict,
 };
 
+#[path = "kernel/conntrack.rs"]
+mod conntrack;
 #[path = "kernel/dumps.rs"]
 mod dumps;
 #[path = "kernel/exprs.rs"]
