@@ -6,6 +6,8 @@ mod addresses;
 mod cli;
 mod cluster;
 mod commands;
+#[cfg_attr(not(test), expect(dead_code, reason = "the sync loop does not use it yet"))]
+mod conntrack_cleanup;
 mod convert;
 mod files;
 mod holders;
