@@ -10,8 +10,12 @@ mod commands;
 mod conntrack_cleanup;
 mod convert;
 mod files;
+#[cfg_attr(not(test), expect(dead_code, reason = "the sync loop does not use it yet"))]
+mod health_ports;
 mod holders;
 mod index;
+#[cfg_attr(not(test), expect(dead_code, reason = "the sync loop does not use it yet"))]
+mod listen;
 mod state;
 mod sync;
 mod watch;

@@ -152,6 +152,17 @@ pub(crate) enum NodePorts {
     Only(BTreeSet<IpAddr>),
 }
 
+impl NodePorts {
+    /// What a listener binds to, to be there.
+    pub(crate) fn listen_on(&self, family: Family) -> BTreeSet<IpAddr> {
+        match (self, family) {
+            (Self::Any, Family::V4) => [Ipv4Addr::UNSPECIFIED.into()].into(),
+            (Self::Any, Family::V6) => [Ipv6Addr::UNSPECIFIED.into()].into(),
+            (Self::Only(addresses), _) => addresses.clone(),
+        }
+    }
+}
+
 /// The address localhost node ports listen on.
 pub(crate) fn localhost(family: Family) -> IpAddr {
     match family {
@@ -283,6 +294,13 @@ mod tests {
         for (list, want) in rows {
             assert_eq!(Family::BOTH.map(|f| config(list).wants_localhost(f)), *want, "{list:?}");
         }
+    }
+
+    #[test]
+    fn a_listener_binds_to_each_address_or_to_all_at_once() {
+        assert_eq!(NodePorts::Any.listen_on(Family::V4), [ip("0.0.0.0")].into());
+        assert_eq!(NodePorts::Any.listen_on(Family::V6), [ip("::")].into());
+        assert_eq!(only(&["192.0.2.1"]).listen_on(Family::V4), [ip("192.0.2.1")].into());
     }
 
     #[test]
