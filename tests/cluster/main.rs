@@ -2,6 +2,8 @@
 //! Needs root, setpriv and what `tests/control-plane/build` builds; fails, never skips, without.
 
 mod install;
+mod install_profile;
+mod install_rights;
 mod node;
 mod smoke;
 mod watches;
