@@ -20,7 +20,7 @@ use crate::links::{self, Family};
 use crate::probe::{self, Held, Protocol};
 use crate::server::{self, Server};
 use crate::sockets::Sockets;
-use crate::{Answer, LabError, Namespace, sysctl};
+use crate::{Answer, LabError, Namespace, batch, sysctl};
 
 /// The name of the node where a host's is asked for.
 pub const NODE: &str = "node";
@@ -168,7 +168,7 @@ impl Lab {
     }
 
     /// [`Lab::probe`] `count` times, one after the other, each with the whole patience. To wait
-    /// for many silent ones at once, probe from several threads.
+    /// for many silent ones at once, use [`Lab::probe_all`].
     pub fn probe_many(
         &self,
         from: &str,
@@ -178,6 +178,20 @@ impl Lab {
         patience: Duration,
     ) -> Vec<Answer> {
         (0..count).map(|_| self.probe(from, to, protocol, patience)).collect()
+    }
+
+    /// [`Lab::probe`] for many places at once; answers come in the order of the questions. All that are
+    /// silent wait together, so that thousands of them cost a few times the patience.
+    pub fn probe_all(
+        &self,
+        from: &str,
+        questions: &[(SocketAddr, Protocol)],
+        patience: Duration,
+    ) -> Vec<Answer> {
+        match self.find(from) {
+            Some(host) => batch::ask(&host.namespace, host.sockets.ports(), questions, patience),
+            None => vec![nobody(from); questions.len()],
+        }
     }
 
     /// Opens a TCP connection that stays. `Err` is the answer [`Lab::probe`] would have given, and

@@ -10,6 +10,7 @@
 //! behind: a namespace lives as long as a file, a thread or a socket of this process refers to it.
 
 mod answer;
+mod batch;
 mod error;
 mod lab;
 mod links;

@@ -13,7 +13,7 @@ use crate::Answer;
 use crate::sockets::Sockets;
 
 /// How many bytes an answer may have; a host's name is not checked for length.
-const LINE: usize = 512;
+pub(crate) const LINE: usize = 512;
 
 /// The transport a probe uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -154,7 +154,7 @@ fn wait_for(
     }
 }
 
-fn family(address: SocketAddr) -> AddressFamily {
+pub(crate) fn family(address: SocketAddr) -> AddressFamily {
     match address {
         SocketAddr::V4(_) => AddressFamily::INET,
         SocketAddr::V6(_) => AddressFamily::INET6,
@@ -173,13 +173,13 @@ pub(crate) enum Trouble {
 }
 
 impl Trouble {
-    fn later(errno: Errno) -> Self {
+    pub(crate) fn later(errno: Errno) -> Self {
         Self::Later(errno.into())
     }
 
     /// From the call to connect itself. A lab has default routes, so no route means the prober has
     /// no address of that family: a mistake in the test, not a refusal.
-    fn connecting(errno: Errno) -> Self {
+    pub(crate) fn connecting(errno: Errno) -> Self {
         match errno {
             Errno::NETUNREACH | Errno::ADDRNOTAVAIL => Self::Local(errno.into()),
             _ => Self::Later(errno.into()),

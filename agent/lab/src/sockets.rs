@@ -8,7 +8,8 @@ use std::io;
 use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use rustix::io::Errno;
@@ -16,8 +17,9 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 
 use crate::{Namespace, Protocol};
 
-/// The lowest port a UDP probe is sent from; well above what labs serve.
-const FIRST_PORT: u16 = 10_240;
+/// The lowest port a UDP probe is sent from; above what labs serve, and above the range of NodePorts:
+/// the socket of a probe from the node must not be who answers there.
+const FIRST_PORT: u16 = 32_768;
 /// How many ports in a row may be taken.
 const BIND_ATTEMPTS: usize = 100;
 
@@ -27,37 +29,52 @@ pub(crate) struct Sockets {
     /// None only while being dropped: closing the channel is what ends the thread.
     orders: Option<mpsc::Sender<Order>>,
     thread: Option<JoinHandle<()>>,
+    ports: Arc<Ports>,
+}
+
+/// The ports that UDP probes of one namespace leave from, in turn.
+#[derive(Debug, Default)]
+pub(crate) struct Ports(AtomicU32);
+
+impl Ports {
+    fn next(&self) -> u16 {
+        let range = u32::from(u16::MAX - FIRST_PORT) + 1;
+        // Less than the range, which has 16 bits.
+        FIRST_PORT + (self.0.fetch_add(1, Ordering::Relaxed) % range) as u16
+    }
 }
 
 #[derive(Debug)]
 struct Order {
     family: AddressFamily,
-    kind: SocketType,
+    protocol: Protocol,
     reply: mpsc::SyncSender<io::Result<OwnedFd>>,
 }
 
 impl Sockets {
     pub(crate) fn of(namespace: &Namespace) -> Self {
         let (orders, taken) = mpsc::channel::<Order>();
+        let ports = Arc::new(Ports::default());
+        let shared = ports.clone();
         let thread = namespace.spawn(move || {
-            let mut ports = (FIRST_PORT..=u16::MAX).cycle();
             for order in taken {
                 // An order nobody waits for any more closes its socket right here.
-                let _ = order.reply.send(make(order.family, order.kind, &mut ports));
+                let _ = order.reply.send(make(order.family, order.protocol, &shared));
             }
         });
-        Self { orders: Some(orders), thread: Some(thread) }
+        Self { orders: Some(orders), thread: Some(thread), ports }
+    }
+
+    /// Where UDP probes leave from, for those who make their sockets themselves.
+    pub(crate) fn ports(&self) -> &Ports {
+        &self.ports
     }
 
     /// A non-blocking socket that hears of ICMP errors.
     pub(crate) fn make(&self, family: AddressFamily, protocol: Protocol) -> io::Result<OwnedFd> {
-        let kind = match protocol {
-            Protocol::Tcp => SocketType::STREAM,
-            Protocol::Udp => SocketType::DGRAM,
-        };
         let gone = || io::Error::other("the thread that makes sockets has ended");
         let (reply, made) = mpsc::sync_channel(1);
-        let order = Order { family, kind, reply };
+        let order = Order { family, protocol, reply };
         let orders = self.orders.as_ref().ok_or_else(gone)?;
         orders.send(order).map_err(|_| gone())?;
         made.recv().map_err(|_| gone())?
@@ -75,15 +92,20 @@ impl Drop for Sockets {
     }
 }
 
-fn make(
+/// A non-blocking socket, in the namespace of the calling thread, that hears of ICMP errors.
+pub(crate) fn make(
     family: AddressFamily,
-    kind: SocketType,
-    ports: &mut impl Iterator<Item = u16>,
+    protocol: Protocol,
+    ports: &Ports,
 ) -> io::Result<OwnedFd> {
+    let kind = match protocol {
+        Protocol::Tcp => SocketType::STREAM,
+        Protocol::Udp => SocketType::DGRAM,
+    };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(family, kind, flags, None)?;
     hear_icmp_errors(&socket, family)?;
-    if kind == SocketType::DGRAM {
+    if protocol == Protocol::Udp {
         bind_next(&socket, family, ports)?;
     }
     Ok(socket)
@@ -92,17 +114,13 @@ fn make(
 /// Binds to a port that no probe has used for a long time. The kernel's own choice is random, and to
 /// connection tracking a datagram from the port of an earlier one is more of the old flow: it would
 /// reach whoever answered then, whatever the rules say now.
-fn bind_next(
-    socket: &OwnedFd,
-    family: AddressFamily,
-    ports: &mut impl Iterator<Item = u16>,
-) -> io::Result<()> {
+fn bind_next(socket: &OwnedFd, family: AddressFamily, ports: &Ports) -> io::Result<()> {
     let any: IpAddr = match family {
         AddressFamily::INET => Ipv4Addr::UNSPECIFIED.into(),
         _ => Ipv6Addr::UNSPECIFIED.into(),
     };
-    for port in ports.take(BIND_ATTEMPTS) {
-        match bind(socket, &SocketAddr::new(any, port)) {
+    for _ in 0..BIND_ATTEMPTS {
+        match bind(socket, &SocketAddr::new(any, ports.next())) {
             Err(Errno::ADDRINUSE) => {}
             outcome => return Ok(outcome?),
         }

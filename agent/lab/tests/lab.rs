@@ -107,6 +107,38 @@ fn a_closed_port_refuses_and_an_address_nobody_has_is_silent() {
 }
 
 #[test]
+fn thousands_of_questions_at_once_get_each_its_own_answer() {
+    let lab = lab();
+    // Served, closed, and nobody's, mixed; more than are under way at once.
+    let questions: Vec<(SocketAddr, Protocol)> = (0..3000)
+        .map(|i| {
+            let (family, protocol) = (i % 2, BOTH[i / 2 % 2]);
+            let to = match i / 4 % 10 {
+                0 => at(VIP[family], 80),
+                1 => at(B[family], 81),
+                2..6 => at(B[family], 80),
+                _ => at(B[family], 8080),
+            };
+            (to, protocol)
+        })
+        .collect();
+    for from in [NODE, "a"] {
+        let answers = lab.probe_all(from, &questions, Duration::from_secs(1));
+        assert_eq!(answers.len(), questions.len());
+        for (i, (answer, (to, protocol))) in answers.iter().zip(&questions).enumerate() {
+            let seen = if from == NODE { NODE_ADDRESSES[i % 2] } else { A[i % 2] };
+            let want = match to.port() {
+                81 => Answer::Refused,
+                80 if to.ip() == ip(VIP[i % 2]) => Answer::Silent,
+                port => answered("b", port, seen),
+            };
+            assert_eq!(answer, &want, "{from} asks {to} {protocol:?}");
+        }
+    }
+    assert!(matches!(lab.probe_all("nobody", &questions[..1], LONG)[0], Answer::Failed(_)));
+}
+
+#[test]
 fn a_held_connection_answers_again_until_the_server_stops() {
     let mut lab = lab();
     for family in [0, 1] {
