@@ -6,8 +6,7 @@
 
 mod node_ports;
 
-#[expect(unused_imports, reason = "the sync loop does not use it yet")]
-pub(crate) use node_ports::{NodePortAddress, NodePortConfig, NodePorts};
+pub(crate) use node_ports::{NodePortConfig, NodePorts};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -70,8 +69,8 @@ impl Addresses {
     }
 
     /// The addresses as of now.
-    pub(crate) fn current(&self) -> &BTreeSet<LocalAddress> {
-        &self.current
+    pub(crate) fn local(&self) -> BTreeSet<IpAddr> {
+        self.current.iter().map(|local| local.addr).collect()
     }
 
     /// Waits until the set is another one. Losing a notification, or the whole subscription, costs

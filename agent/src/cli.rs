@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use ipnet::IpNet;
-use zw_plan::PlanConfig;
+use zw_plan::{PlanConfig, Pods};
 
 use crate::commands::simulate::SimulateArgs;
 use crate::config::{Flags, IgnoredFlags};
@@ -99,8 +99,9 @@ pub(crate) struct PlanArgs {
 impl PlanArgs {
     pub(crate) fn config(&self) -> PlanConfig {
         PlanConfig {
-            pod_ranges: self.cluster_cidr.iter().map(IpNet::trunc).collect(),
+            pods: Pods::Ranges(self.cluster_cidr.iter().map(IpNet::trunc).collect()),
             masquerade_mark: 1 << self.masquerade_bit,
+            ..PlanConfig::default()
         }
     }
 }

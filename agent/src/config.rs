@@ -15,9 +15,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use zw_plan::PlanConfig;
+use zw_plan::Balance;
 
 use file::File;
+use flags::BalanceFlag;
 pub(crate) use flags::{Flags, IgnoredFlags};
 pub(crate) use reload::{ConfigFile, Difference};
 pub(crate) use values::Mode;
@@ -46,6 +47,7 @@ pub(crate) struct Config {
     pub(crate) node_port_addresses: NodePortAddresses,
     pub(crate) masquerade_all: bool,
     pub(crate) masquerade_bit: u32,
+    pub(crate) balance: Balance,
     /// A queued change that is not in the kernel after twice this time makes the node unhealthy.
     pub(crate) sync_period: Duration,
     /// The shortest time between two writes.
@@ -214,6 +216,10 @@ impl Config {
             node_port_addresses: node_port_addresses(flags, &file)?,
             masquerade_all: flags.masquerade_all.unwrap_or(masquerade_all),
             masquerade_bit: u32::try_from(bit).expect("a MarkBit is 0 to 31"),
+            balance: match flags.balance {
+                Some(BalanceFlag::Rr) => Balance::RoundRobin,
+                Some(BalanceFlag::Random) | None => Balance::Random,
+            },
             sync_period,
             min_sync_period,
             conntrack: conntrack(flags, &file),
@@ -222,13 +228,10 @@ impl Config {
         })
     }
 
-    /// The part that decides what the rules look like.
-    pub(crate) fn plan(&self) -> PlanConfig {
-        let pod_ranges = match self.detect_local {
-            DetectLocal::ClusterCidr => self.cluster_cidrs.clone(),
-            _ => Vec::new(),
-        };
-        PlanConfig { pod_ranges, masquerade_mark: 1 << self.masquerade_bit }
+    /// What nothing but a host name gives.
+    #[cfg(test)]
+    pub(crate) fn for_test() -> Self {
+        tests::defaults()
     }
 }
 

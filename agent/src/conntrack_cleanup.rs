@@ -37,6 +37,15 @@ pub(crate) enum UdpFrontend {
     NodePort(Family, u16),
 }
 
+impl UdpFrontend {
+    fn family(&self) -> Family {
+        match self {
+            UdpFrontend::Address(at) => Family::of(at.ip()),
+            UdpFrontend::NodePort(family, _) => *family,
+        }
+    }
+}
+
 /// The UDP frontends a sync changed, as they are after it.
 ///
 /// The endpoints of a frontend are all its Service port's *serving* ones, whatever policies, zones and
@@ -70,6 +79,22 @@ impl ChangedUdp {
         self.frontends.entry(frontend).or_insert(State::Gone);
     }
 
+    /// Takes in what changed after this.
+    pub(crate) fn absorb(&mut self, later: ChangedUdp) {
+        for (frontend, state) in later.frontends {
+            self.frontends.insert(frontend, state);
+        }
+    }
+
+    /// The address that is the only frontend of its family.
+    pub(crate) fn only_address(&self, family: Family) -> Option<SocketAddr> {
+        let mut of_family = self.frontends.keys().filter(|frontend| frontend.family() == family);
+        match (of_family.next(), of_family.next()) {
+            (Some(UdpFrontend::Address(at)), None) => Some(*at),
+            _ => None,
+        }
+    }
+
     /// Whether there is nothing to look for, so the flows need not be read at all.
     pub(crate) fn is_empty(&self) -> bool {
         self.frontends.is_empty()
@@ -77,11 +102,7 @@ impl ChangedUdp {
 
     /// The families there is something to look for in.
     pub(crate) fn families(&self) -> BTreeSet<Family> {
-        let family = |frontend: &UdpFrontend| match frontend {
-            UdpFrontend::Address(at) => Family::of(at.ip()),
-            UdpFrontend::NodePort(family, _) => *family,
-        };
-        self.frontends.keys().map(family).collect()
+        self.frontends.keys().map(UdpFrontend::family).collect()
     }
 
     /// Whether a flow has to be deleted. `serves_node_ports` says of an address of the node whether

@@ -1,21 +1,20 @@
 //! The `zoneward` binary. Here: parse, run, print an error once, exit code. 0 is success, 1 failure,
 //! 2 bad usage or input; a closed pipe is success.
 
-#[cfg_attr(not(test), expect(dead_code, reason = "the sync loop does not use it yet"))]
 mod addresses;
+mod around;
+mod attendants;
 mod cli;
 mod cluster;
 mod commands;
 mod config;
-#[cfg_attr(not(test), expect(dead_code, reason = "the sync loop does not use it yet"))]
 mod conntrack_cleanup;
 mod convert;
 mod files;
-#[cfg_attr(not(test), expect(dead_code, reason = "the sync loop does not use it yet"))]
+mod flows;
 mod health_ports;
 mod holders;
 mod index;
-#[cfg_attr(not(test), expect(dead_code, reason = "the sync loop does not use it yet"))]
 mod listen;
 mod state;
 mod sync;

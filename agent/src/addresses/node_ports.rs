@@ -12,6 +12,8 @@ use std::str::FromStr;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use zw_model::Family;
 
+use crate::config::NodePortAddresses;
+
 /// One entry of `nodePortAddresses`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum NodePortAddress {
@@ -68,6 +70,18 @@ pub(crate) struct NodePortConfig(BTreeSet<NodePortAddress>);
 impl Default for NodePortConfig {
     fn default() -> Self {
         Self(BTreeSet::from([NodePortAddress::Primary]))
+    }
+}
+
+impl From<&NodePortAddresses> for NodePortConfig {
+    fn from(addresses: &NodePortAddresses) -> Self {
+        let words = [
+            (addresses.primary, NodePortAddress::Primary),
+            (addresses.localhost, NodePortAddress::Localhost),
+            (addresses.all, NodePortAddress::All),
+        ];
+        let words = words.into_iter().filter(|(is, _)| *is).map(|(_, word)| word);
+        Self(words.chain(addresses.cidrs.iter().copied().map(NodePortAddress::Range)).collect())
     }
 }
 

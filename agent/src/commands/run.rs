@@ -8,15 +8,19 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, bail};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Instant, sleep_until};
-use tracing::{debug, error, info};
+use tracing::{debug, error, info, warn};
 use zw_dataplane::{Reaction, WriteError, Writer};
 
 use crate::BadInput;
+use crate::addresses::Addresses;
+use crate::attendants::Attendants;
 use crate::cli::RunArgs;
 use crate::cluster::Cluster;
 use crate::config::{ConfigError, ConfigFile, Difference};
 use crate::files::Files;
+use crate::health_ports::HealthPortFailure;
 use crate::index::Index;
 use crate::sync::Engine;
 use crate::sysctls;
@@ -41,8 +45,6 @@ pub(crate) fn run(args: RunArgs, out: &mut dyn Write) -> anyhow::Result<()> {
         return Ok(sysctls::apply(Path::new("/"), &config)?);
     }
     let writer = Writer::start().map_err(with_advice)?;
-    let index = Index::new(&config.node_name).ignore_triggers_before(SystemTime::now());
-    let engine = Engine::new(index, config.plan(), writer);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -59,8 +61,13 @@ pub(crate) fn run(args: RunArgs, out: &mut dyn Write) -> anyhow::Result<()> {
         if !once {
             sysctls::apply(Path::new("/"), &config)?;
         }
+        let index = Index::new(&config.node_name).ignore_triggers_before(SystemTime::now());
+        let addresses = Addresses::follow().await?;
+        let (failures, failed) = unbounded_channel();
+        let attendants = Attendants::new(|| true, failures);
+        let engine = Engine::new(index, config.clone(), addresses.local(), attendants, writer);
         let settings = Settings::new(config, file);
-        let mut agent = Agent { source, engine, settings };
+        let mut agent = Agent { source, engine, settings, addresses, failed };
         if once { agent.once().await } else { agent.follow().await }
     })
 }
@@ -108,6 +115,9 @@ struct Agent {
     source: Source,
     engine: Engine,
     settings: Settings,
+    addresses: Addresses,
+    /// Ports for load balancers that could not be opened.
+    failed: UnboundedReceiver<HealthPortFailure>,
 }
 
 impl Agent {
@@ -136,9 +146,7 @@ impl Agent {
     /// Brings a changed configuration into force.
     fn reconfigure(&mut self, difference: &Difference) {
         let config = &self.settings.config;
-        if difference.plan {
-            self.engine.set_config(config.plan());
-        }
+        self.engine.set_config(config.clone());
         if difference.sysctls
             && let Err(error) = sysctls::apply(Path::new("/"), config)
         {
@@ -154,6 +162,13 @@ impl Agent {
             tokio::select! {
                 now = self.source.changed(self.engine.index()) => complete = now,
                 difference = self.settings.changed() => self.reconfigure(&difference),
+                _ = self.addresses.changed() => {
+                    self.engine.set_addresses(self.addresses.local());
+                }
+                Some(failure) = self.failed.recv() => {
+                    warn!("{failure}");
+                    continue;
+                }
                 () = sleep_until(retry.until.unwrap_or_else(Instant::now)), if retry.until.is_some() => {}
             }
             if !complete || retry.not_yet() {

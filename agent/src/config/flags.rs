@@ -4,13 +4,20 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use ipnet::IpNet;
 
 use super::values::{
     Count, DetectLocalMode, ListenFlag, MarkBit, Mode, NodePortAddress, OomScore, Span, address,
     cidr,
 };
+
+/// How an endpoint is picked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BalanceFlag {
+    Random,
+    Rr,
+}
 
 /// What may stand in the configuration file too.
 #[derive(Debug, Clone, Default, Args)]
@@ -81,6 +88,10 @@ pub(crate) struct Flags {
     /// The bit of the packet mark that means "masquerade" [default: 14]
     #[arg(long, value_name = "BIT", alias = "iptables-masquerade-bit")]
     pub(crate) masquerade_bit: Option<MarkBit>,
+
+    /// How an endpoint is picked: at random, or one after the other [default: random]
+    #[arg(long, value_enum)]
+    pub(crate) balance: Option<BalanceFlag>,
 
     /// How long a failing change may take before the node counts as unhealthy, halved [default: 30s]
     #[arg(long, value_name = "DURATION", alias = "iptables-sync-period")]

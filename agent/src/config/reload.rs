@@ -110,8 +110,6 @@ impl ConfigFile {
 /// What another configuration changes while the agent runs.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Difference {
-    /// The rules.
-    pub(crate) plan: bool,
     /// Where the servers listen.
     pub(crate) servers: bool,
     /// The kernel's settings.
@@ -142,7 +140,6 @@ impl Config {
             ..new
         };
         let difference = Difference {
-            plan: self.plan() != new.plan(),
             servers: (self.health, self.metrics, self.bind_hard_fail)
                 != (new.health, new.metrics, new.bind_hard_fail),
             sysctls: (&self.conntrack, self.oom_score_adj) != (&new.conntrack, new.oom_score_adj),

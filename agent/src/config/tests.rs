@@ -63,7 +63,7 @@ fn socket(text: &str) -> Option<SocketAddr> {
 }
 
 /// What nothing but a host name gives.
-fn defaults() -> Config {
+pub(super) fn defaults() -> Config {
     Config {
         node_name: "host.example".into(),
         kubeconfig: None,
@@ -78,6 +78,7 @@ fn defaults() -> Config {
         node_port_addresses: NodePortAddresses { primary: true, ..NodePortAddresses::default() },
         masquerade_all: false,
         masquerade_bit: 14,
+        balance: zw_plan::Balance::Random,
         sync_period: seconds(30),
         min_sync_period: seconds(1),
         conntrack: Conntrack {
@@ -185,6 +186,7 @@ ipvs: {syncPeriod: 6s, minSyncPeriod: 7s, scheduler: mh, excludeCIDRs: [198.51.1
         },
         masquerade_all: true,
         masquerade_bit: 3,
+        balance: zw_plan::Balance::Random,
         sync_period: seconds(60),
         min_sync_period: Duration::from_millis(500),
         conntrack: Conntrack {
@@ -509,20 +511,12 @@ fn durations_are_read_and_written_as_go_does() {
 }
 
 #[test]
-fn pods_are_told_by_their_ranges_only_in_that_mode() {
-    let ranges = |yaml: &str| config(yaml).plan().pod_ranges;
-    let cidr = "clusterCIDR: 10.244.0.0/16\n";
-    assert_eq!(ranges(cidr), ["10.244.0.0/16".parse().unwrap()]);
-    assert_eq!(ranges(&format!("{cidr}detectLocalMode: NodeCIDR")), []);
-}
-
-#[test]
 fn a_change_takes_effect_at_once_where_it_can() {
     let mut config = config("clusterCIDR: 10.0.0.0/8\n");
     assert_eq!(config.update(config.clone()), Difference::default());
     let new = Config { masquerade_bit: 3, ..config.clone() };
     let live = Difference { live: true, ..Difference::default() };
-    assert_eq!(config.update(new.clone()), Difference { plan: true, ..live });
+    assert_eq!(config.update(new.clone()), live);
     assert_eq!(config, new);
 
     let new = Config { health: None, ..config.clone() };

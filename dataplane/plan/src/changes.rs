@@ -61,6 +61,19 @@ impl Changes {
             .sum()
     }
 
+    /// Takes in changes to other elements than its own.
+    pub fn absorb(&mut self, other: Changes) {
+        for (family, others) in other.tables {
+            let table = self.table(family);
+            for (set, elements) in others.delete_elements {
+                table.delete_elements.entry(set).or_default().extend(elements);
+            }
+            for (set, elements) in others.add_elements {
+                table.add_elements.entry(set).or_default().extend(elements);
+            }
+        }
+    }
+
     pub(crate) fn table(&mut self, family: Family) -> &mut TableChanges {
         self.tables.entry(family).or_default()
     }

@@ -84,8 +84,8 @@ pub fn plan_service<'a>(
             let selection = select(port, family, slices.clone(), node);
             let backends = |wanted: Vec<&Candidate<'_>>, slots: fn(Slots) -> Vec<SocketAddr>| {
                 let wanted: Vec<Backend> = wanted.into_iter().map(|c| backend(c, node)).collect();
-                let held = frontends.iter().map(|(frontend, _)| slots(previous(frontend)));
-                place(&held.filter(|held| !held.is_empty()).next().unwrap_or_default(), &wanted)
+                let mut held = frontends.iter().map(|(frontend, _)| slots(previous(frontend)));
+                place(&held.find(|held| !held.is_empty()).unwrap_or_default(), &wanted)
             };
             let cluster: Vec<&Candidate<'_>> = selection.used().collect();
             let has_endpoints = !cluster.is_empty();
