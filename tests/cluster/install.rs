@@ -40,6 +40,7 @@ fn the_service_account_may_read_what_it_needs_and_nothing_else() {
         ("/api/v1/services", 200),
         ("/api/v1/nodes", 200),
         ("/apis/discovery.k8s.io/v1/endpointslices", 200),
+        ("/apis/networking.k8s.io/v1/servicecidrs", 200),
         ("/api/v1/secrets", 403),
         ("/api/v1/pods", 403),
         ("/api/v1/namespaces/default/services/kubernetes", 403),

@@ -2,6 +2,7 @@
 //! Needs root, setpriv and what `tests/control-plane/build` builds; fails, never skips, without.
 
 mod install;
+mod memory;
 mod node;
 mod smoke;
 mod watches;

@@ -33,8 +33,8 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<()> {
         let source = match state {
             Some(path) => Source::Files(Files::new(path)),
             None => {
-                let client = connect(kubeconfig.as_deref()).await?;
-                Source::Cluster(Box::new(Cluster::new(client, &node_name)))
+                let (client, received) = connect(kubeconfig.as_deref()).await?;
+                Source::Cluster(Box::new(Cluster::new(client, received, &node_name)))
             }
         };
         let mut agent = Agent { source, engine };
