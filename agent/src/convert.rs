@@ -5,6 +5,7 @@
 //! caller to report; what it last said stays in force.
 
 mod address;
+mod names;
 mod node;
 mod raw;
 mod service;
@@ -19,6 +20,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use zw_model::{Protocol, Service, Slice};
 
+use names::shared;
 pub(crate) use node::Node;
 
 /// A DNS name.
@@ -93,8 +95,11 @@ impl fmt::Display for Problem {
     }
 }
 
+/// An object and what was left out of it.
+pub(crate) type Converted = (Object, Vec<Problem>);
+
 /// Converts one object of a kind it names itself. `Err`: nothing of it can be used.
-pub(crate) fn convert(object: &Value) -> Result<(Object, Vec<Problem>), Problem> {
+pub(crate) fn convert(object: &Value) -> Result<Converted, Problem> {
     let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
     let (group, kind) = (text("apiVersion"), text("kind"));
     let known = match (group, kind) {
@@ -114,7 +119,39 @@ pub(crate) fn convert(object: &Value) -> Result<(Object, Vec<Problem>), Problem>
             return Err(Problem { field: "kind".into(), message });
         }
     };
-    convert_known(known, Input::Value(object))
+    convert_known(known, Input::Value(object)).1
+}
+
+/// An object of a known kind from the API server, taken from its JSON without keeping any of the rest.
+#[derive(Debug, Clone)]
+pub(crate) struct Decoded {
+    /// The server's version of it, as it writes it.
+    pub(crate) version: Option<String>,
+    pub(crate) content: Content,
+}
+
+/// What became of an object.
+#[derive(Debug, Clone)]
+pub(crate) enum Content {
+    Good(Object, Vec<Problem>),
+    /// Nothing of it can be used; who it is, if at least that can be read.
+    Bad(Option<ObjectId>, Problem),
+}
+
+/// Decodes the JSON of one object. There is nothing that makes it fail: an odd object must not cost the
+/// list or the stream that it came in.
+pub(crate) fn decode(kind: Kind, json: &str) -> Decoded {
+    let input = Input::Json(json);
+    let (version, converted) = convert_known(kind, input);
+    match converted {
+        Ok((object, problems)) => Decoded { version, content: Content::Good(object, problems) },
+        Err(problem) => {
+            let metadata = input.typed().map(|raw: raw::Anything<'_>| raw.metadata);
+            let metadata = metadata.unwrap_or_default();
+            let id = identify(kind, &metadata).ok();
+            Decoded { version: metadata.version(), content: Content::Bad(id, problem) }
+        }
+    }
 }
 
 /// Who an object says it is, for complaints about one of which nothing can be used.
@@ -129,34 +166,59 @@ pub(crate) fn identity(object: &Value) -> Option<ObjectId> {
     identify(kind, &Input::Value(object).typed::<raw::Anything<'_>>().ok()?.metadata).ok()
 }
 
-fn convert_known(kind: Kind, input: Input<'_>) -> Result<(Object, Vec<Problem>), Problem> {
+/// What an object says, and its version.
+fn convert_known(kind: Kind, input: Input<'_>) -> (Option<String>, Result<Converted, Problem>) {
     let mut problems = Problems::default();
-    let object = match kind {
-        Kind::Service => service::convert(input.typed()?, &mut problems),
-        Kind::EndpointSlice => slice::convert(input.typed()?, &mut problems),
-        Kind::Node => node::convert(input.typed()?, &mut problems),
-        Kind::ServiceCidr => node::convert_service_cidr(input.typed()?, &mut problems),
-    }?;
-    Ok((object, problems.0))
+    let mut version = None;
+    let mut read = || match kind {
+        Kind::Service => {
+            let raw: raw::Service<'_> = input.typed()?;
+            version = raw.metadata.version();
+            service::convert(raw, &mut problems)
+        }
+        Kind::EndpointSlice => {
+            let raw: raw::EndpointSlice<'_> = input.typed()?;
+            version = raw.metadata.version();
+            slice::convert(raw, &mut problems)
+        }
+        Kind::Node => {
+            let raw: raw::Node<'_> = input.typed()?;
+            version = raw.metadata.version();
+            node::convert(raw, &mut problems)
+        }
+        Kind::ServiceCidr => {
+            let raw: raw::ServiceCidr<'_> = input.typed()?;
+            version = raw.metadata.version();
+            node::convert_service_cidr(raw, &mut problems)
+        }
+    };
+    let converted = read();
+    (version, converted.map(|object| (object, problems.0)))
 }
 
 /// An object before it is read.
 #[derive(Clone, Copy)]
 enum Input<'a> {
     Value(&'a Value),
+    Json(&'a str),
 }
 
 impl<'a> Input<'a> {
     fn typed<T: Deserialize<'a>>(self) -> Result<T, Problem> {
-        let Self::Value(value) = self;
         // Where it went wrong costs, so it is only asked when something did.
-        T::deserialize(value).or_else(|_| {
-            serde_path_to_error::deserialize(value).map_err(|error| Problem {
-                field: error.path().to_string(),
-                message: error.into_inner().to_string(),
-            })
-        })
+        match self {
+            Self::Value(value) => T::deserialize(value)
+                .or_else(|_| serde_path_to_error::deserialize(value).map_err(located)),
+            Self::Json(json) => serde_json::from_str(json).or_else(|_| {
+                let mut json = serde_json::Deserializer::from_str(json);
+                serde_path_to_error::deserialize(&mut json).map_err(located)
+            }),
+        }
     }
+}
+
+fn located(error: serde_path_to_error::Error<serde_json::Error>) -> Problem {
+    Problem { field: error.path().to_string(), message: error.into_inner().to_string() }
 }
 
 fn problem(field: &str, message: &str) -> Problem {
@@ -185,7 +247,9 @@ fn identify(kind: Kind, metadata: &raw::Metadata<'_>) -> Result<ObjectId, Proble
     };
     check_name("metadata.name", name)?;
     check_name("metadata.namespace", namespace)?;
-    Ok(ObjectId { kind, namespace: namespace.into(), name: name.into() })
+    // Slices name their Service; nobody names a slice.
+    let name = if kind == Kind::Service { shared(name) } else { name.into() };
+    Ok(ObjectId { kind, namespace: shared(namespace), name })
 }
 
 /// Names end up in the kernel as comments, and a quote in one of those makes a listing that nft does
@@ -233,7 +297,7 @@ fn convert_port(
         problems.add(format!("{}.name", field()), message);
         return None;
     }
-    Some((name.into(), protocol, port))
+    Some((shared(name), protocol, port))
 }
 
 #[cfg(test)]

@@ -33,8 +33,16 @@ pub(crate) struct Index {
 /// A Service and its slices; either may come first.
 #[derive(Debug, Default)]
 struct Entry {
-    service: Option<Service>,
-    slices: BTreeMap<SliceKey, Slice>,
+    service: Option<Box<Service>>,
+    /// By key. Most Services have one, for which a map would take the room of eleven.
+    slices: Vec<Slice>,
+}
+
+impl Entry {
+    /// Where a slice is, or where it belongs.
+    fn find(&self, key: &SliceKey) -> Result<usize, usize> {
+        self.slices.binary_search_by(|slice| slice.key.cmp(key))
+    }
 }
 
 /// What is different since the last time it was asked.
@@ -164,7 +172,7 @@ impl Index {
         key: &ServiceKey,
     ) -> Option<(&Service, impl Iterator<Item = &Slice> + Clone)> {
         let entry = self.services.get(key)?;
-        Some((entry.service.as_ref()?, entry.slices.values()))
+        Some((entry.service.as_deref()?, entry.slices.iter()))
     }
 
     /// Every Service that is known.
@@ -191,9 +199,9 @@ impl Index {
 
     fn apply_service(&mut self, service: Service) {
         let entry = self.services.entry(service.key.clone()).or_default();
-        if entry.service.as_ref() != Some(&service) {
+        if entry.service.as_deref() != Some(&service) {
             let key = service.key.clone();
-            entry.service = Some(service);
+            entry.service = Some(Box::new(service));
             self.touch(&key);
         }
     }
@@ -203,12 +211,16 @@ impl Index {
             self.remove_slice(&slice.key);
         }
         let entry = self.services.entry(slice.service.clone()).or_default();
-        if entry.slices.get(&slice.key) == Some(&slice) {
-            return;
-        }
-        self.owners.insert(slice.key.clone(), slice.service.clone());
         let service = slice.service.clone();
-        entry.slices.insert(slice.key.clone(), slice);
+        match entry.find(&slice.key) {
+            Ok(at) if entry.slices[at] == slice => return,
+            Ok(at) => entry.slices[at] = slice,
+            Err(at) => {
+                self.owners.insert(slice.key.clone(), service.clone());
+                entry.slices.reserve_exact(1);
+                entry.slices.insert(at, slice);
+            }
+        }
         self.touch(&service);
         if let Some(when) = triggered.filter(|when| self.since.is_none_or(|since| *when >= since)) {
             let earliest = self.changed.triggered.entry(service).or_insert(when);
@@ -224,8 +236,10 @@ impl Index {
 
     fn remove_slice(&mut self, key: &SliceKey) {
         let Some(owner) = self.owners.remove(key) else { return };
-        if let Some(entry) = self.services.get_mut(&owner) {
-            entry.slices.remove(key);
+        if let Some(entry) = self.services.get_mut(&owner)
+            && let Ok(at) = entry.find(key)
+        {
+            entry.slices.remove(at);
         }
         self.touch(&owner);
         self.drop_if_empty(&owner);

@@ -5,6 +5,7 @@ mod continuity;
 mod install;
 mod install_profile;
 mod install_rights;
+mod memory;
 mod node;
 mod smoke;
 mod watches;

@@ -53,9 +53,9 @@ pub(crate) fn run(args: RunArgs, out: &mut dyn Write) -> anyhow::Result<()> {
         let source = match state {
             Some(path) => Source::Files(Files::new(path)),
             None => {
-                let client =
+                let (client, received) =
                     connect(config.kubeconfig.as_deref(), config.master.as_deref()).await?;
-                Source::Cluster(Box::new(Cluster::new(client, &config.node_name)))
+                Source::Cluster(Box::new(Cluster::new(client, received, &config.node_name)))
             }
         };
         if !once {

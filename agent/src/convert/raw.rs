@@ -56,6 +56,10 @@ pub(super) struct Metadata<'a> {
 }
 
 impl<'a> Metadata<'a> {
+    pub(super) fn version(&self) -> Option<String> {
+        self.resource_version.as_deref().map(str::to_owned)
+    }
+
     /// A label, absent if empty.
     pub(super) fn label(
         &self,

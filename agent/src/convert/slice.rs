@@ -1,6 +1,5 @@
 //! EndpointSlices.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -10,6 +9,7 @@ use zw_model::{
 };
 
 use super::address::{is_ordinary, parse_address};
+use super::names::shared;
 use super::raw::{self, Labels};
 use super::{Body, Kind, Object, Problem, Problems, convert_port, identify};
 
@@ -19,7 +19,7 @@ pub(super) fn convert(
 ) -> Result<Object, Problem> {
     let id = identify(Kind::EndpointSlice, &raw.metadata)?;
     let label = |which: for<'l, 'a> fn(&'l Labels<'a>) -> &'l Option<raw::Text<'a>>| {
-        raw.metadata.label(which).map(Arc::from)
+        raw.metadata.label(which).map(shared)
     };
     if raw.metadata.labels.as_ref().is_some_and(|labels| labels.headless.is_some()) {
         return Ok(Object::new(id, Body::Irrelevant));
@@ -56,11 +56,10 @@ pub(super) fn convert(
             ports.push(SlicePort { name, protocol, port });
         }
     }
-    let mut names = Names::default();
     let raw_endpoints = raw.endpoints.unwrap_or_default();
     let mut endpoints = Vec::with_capacity(raw_endpoints.len());
     for (i, endpoint) in raw_endpoints.into_iter().enumerate() {
-        match convert_endpoint(endpoint, family, &mut names) {
+        match convert_endpoint(endpoint, family) {
             Ok(endpoint) => endpoints.push(endpoint),
             Err(message) => problems.add(format!("endpoints[{i}].addresses[0]"), message),
         }
@@ -86,11 +85,7 @@ fn trigger_time(text: &str) -> Option<SystemTime> {
     text.parse::<Timestamp>().ok().map(SystemTime::from)
 }
 
-fn convert_endpoint(
-    raw: raw::Endpoint<'_>,
-    family: Family,
-    names: &mut Names,
-) -> Result<SliceEndpoint, String> {
+fn convert_endpoint(raw: raw::Endpoint<'_>, family: Family) -> Result<SliceEndpoint, String> {
     // Consumers use the first address only; all of them mean the same endpoint.
     let addresses = raw.addresses.unwrap_or_default();
     let addr = parse_address(addresses.first().ok_or("missing")?)?;
@@ -101,14 +96,11 @@ fn convert_endpoint(
         return Err(format!("{addr} is not an address of one endpoint that nodes can reach"));
     }
     let conditions = raw.conditions.unwrap_or_default();
-    let listed = |list: Option<Vec<raw::Named<'_>>>, names: &mut Names| -> Vec<Arc<str>> {
-        list.unwrap_or_default().iter().map(|item| names.shared(&item.name)).collect()
+    let listed = |list: Option<Vec<raw::Named<'_>>>| -> Vec<Arc<str>> {
+        list.unwrap_or_default().iter().map(|item| shared(&item.name)).collect()
     };
     let hints = raw.hints.map(|hints| {
-        Box::new(Hints {
-            zones: listed(hints.for_zones, names),
-            nodes: listed(hints.for_nodes, names),
-        })
+        Box::new(Hints { zones: listed(hints.for_zones), nodes: listed(hints.for_nodes) })
     });
     Ok(SliceEndpoint {
         addr,
@@ -117,23 +109,8 @@ fn convert_endpoint(
             conditions.serving,
             conditions.terminating,
         ),
-        node: raw.node_name.map(|name| names.shared(&name)),
-        zone: raw.zone.map(|name| names.shared(&name)),
+        node: raw.node_name.map(|name| shared(&name)),
+        zone: raw.zone.map(|name| shared(&name)),
         hints,
     })
-}
-
-/// Node and zone names repeat across a slice's endpoints; one copy serves all.
-#[derive(Default)]
-struct Names(HashSet<Arc<str>>);
-
-impl Names {
-    fn shared(&mut self, name: &str) -> Arc<str> {
-        if let Some(known) = self.0.get(name) {
-            return known.clone();
-        }
-        let name: Arc<str> = name.into();
-        self.0.insert(name.clone());
-        name
-    }
 }

@@ -7,7 +7,7 @@ use zw_model::{
     SliceKey, SlicePort,
 };
 
-use super::{Body, Kind, Object, ObjectId, Problem, identity};
+use super::{Body, Content, Kind, Object, ObjectId, Problem, decode, identity};
 
 mod external;
 mod nodes;
@@ -352,6 +352,26 @@ fn almost_valid() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
+    #[test]
+    fn an_object_means_the_same_in_a_file_and_on_the_wire(
+        object in almost_valid(),
+    ) {
+        let kind = match object["kind"].as_str() {
+            Some("Service") => Kind::Service,
+            Some("EndpointSlice") => Kind::EndpointSlice,
+            _ => Kind::Node,
+        };
+        let file = convert(set(set(object.clone(), "/kind", json!(format!("{kind:?}"))), "/apiVersion", json!(
+            if kind == Kind::EndpointSlice { "discovery.k8s.io/v1" } else { "v1" }
+        )));
+        let wire = decode(kind, &object.to_string()).content;
+        match (file, wire) {
+            (Ok(file), Content::Good(object, problems)) => prop_assert_eq!(file, (object, problems)),
+            (Err(file), Content::Bad(_, wire)) => prop_assert_eq!(file.field, wire.field),
+            (file, wire) => prop_assert!(false, "{:?} but {:?}", file, wire),
+        }
+    }
+
     #[test]
     fn no_json_is_too_strange(value in prop_oneof![any_json(), almost_valid()]) {
         let converted = convert(value.clone());
