@@ -6,6 +6,7 @@
 
 mod node_ports;
 
+pub(crate) use node_ports::localhost;
 #[expect(unused_imports, reason = "the sync loop does not use it yet")]
 pub(crate) use node_ports::{NodePortAddress, NodePortConfig, NodePorts};
 
