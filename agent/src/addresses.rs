@@ -6,7 +6,7 @@
 
 mod node_ports;
 
-pub(crate) use node_ports::{NodePortConfig, NodePorts};
+pub(crate) use node_ports::{NodePortConfig, NodePorts, localhost};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
