@@ -15,8 +15,8 @@ use crate::twins::Twins;
 const SILENCE: Duration = Duration::from_millis(300);
 /// The same before a difference is believed: TCP opens again after a second.
 const LONG_SILENCE: Duration = Duration::from_millis(1500);
-/// How long a difference must last: what the API says last may reach one side a moment later.
-const LASTING: Duration = Duration::from_secs(3);
+/// How long a difference must last: what the API says of the node may reach one side a moment later.
+pub(crate) const LASTING: Duration = Duration::from_secs(3);
 /// How many questions are asked again to see whether a difference lasts.
 const ASKED_AGAIN: usize = 300;
 
@@ -27,14 +27,30 @@ pub(crate) struct Difference {
     pub(crate) answers: [Observation; 2],
 }
 
+impl Difference {
+    /// What kind of difference it is, whichever Service shows it.
+    pub(crate) fn class(&self) -> String {
+        let Question { frontend, from, .. } = self.question;
+        let [one, two] = &self.answers;
+        let what = match (one.kinds(), two.kinds()) {
+            (one, two) if one != two => format!("{one} against {two}"),
+            _ if one.endpoints() != two.endpoints() => "other endpoints".to_owned(),
+            _ => "other addresses seen".to_owned(),
+        };
+        format!("{frontend:?} from {from}: {what}")
+    }
+}
+
 /// What was asked, and what came of it.
 pub(crate) struct Comparison {
-    pub(crate) asked: usize,
+    /// How often the first side did what: the kinds of [`Observation::kinds`].
+    pub(crate) kinds: BTreeMap<String, usize>,
     pub(crate) differences: Vec<Difference>,
 }
 
-/// Compares everything there is to ask about these Services, which both sides have heard of.
-pub(crate) fn compare(twins: &Twins, services: &[Service]) -> Comparison {
+/// Compares everything there is to ask about these Services, which both sides have heard of. A difference
+/// counts if it is still there after so long.
+pub(crate) fn compare(twins: &Twins, services: &[Service], lasting: Duration) -> Comparison {
     let questions = questions(services);
     let once: Vec<(&Question, usize)> = questions.iter().map(|question| (question, 1)).collect();
     let mut answers = ask_both(twins, &once, SILENCE);
@@ -57,7 +73,10 @@ pub(crate) fn compare(twins: &Twins, services: &[Service]) -> Comparison {
             side.merge(more);
         }
     }
-    let asked = questions.len();
+    let mut kinds = BTreeMap::new();
+    for [one, _] in &answers {
+        *kinds.entry(one.kinds()).or_default() += 1;
+    }
     let strays = strays(services, &questions, &answers);
     let mut differences: Vec<Difference> = questions
         .into_iter()
@@ -66,7 +85,7 @@ pub(crate) fn compare(twins: &Twins, services: &[Service]) -> Comparison {
         .filter(|(i, (question, [one, two]))| strays.contains(i) || !one.agrees(two, question))
         .map(|(_, (question, answers))| Difference { question, answers })
         .collect();
-    let end = Instant::now() + LASTING;
+    let end = Instant::now() + lasting;
     // At least once, with all the connections that it takes.
     while !differences.is_empty() {
         differences = ask_again(twins, services, differences);
@@ -74,7 +93,7 @@ pub(crate) fn compare(twins: &Twins, services: &[Service]) -> Comparison {
             break;
         }
     }
-    Comparison { asked, differences }
+    Comparison { kinds, differences }
 }
 
 /// Starts over with those that differ; the ones that still do are left.

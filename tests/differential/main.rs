@@ -19,10 +19,11 @@ mod service;
 mod shrink;
 mod twins;
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use allowed::Uses;
-use compare::compare;
+use compare::{Difference, LASTING, compare};
 use generate::{Profile, ZONES};
 use rng::Rng;
 use service::Service;
@@ -38,8 +39,8 @@ const SETTINGS: &[Settings] =
 const PER_ROUND: usize = 90;
 const SERVICES: usize = 500;
 const SEED: u64 = 20_260_101;
-/// How many of the Services that differ in a round are made smaller.
-const SHRUNK: usize = 3;
+/// How many kinds of difference are made smaller.
+const SHRUNK: usize = 4;
 /// After so many Services that differ the point is made.
 const PATIENCE: usize = 20;
 
@@ -53,7 +54,7 @@ fn the_same_services_get_the_same_answers_from_kube_proxy_and_from_zoneward() {
     println!("ZW_DIFFERENTIAL_SEED={seed} ZW_DIFFERENTIAL_SERVICES={count}");
     let started = Instant::now();
     let mut twins = Twins::new([Program::KubeProxy, other]);
-    let mut run = Run { seed, profile, uses: Uses::default(), asked: 0, failures: Vec::new() };
+    let mut run = Run::new(seed, profile);
     let rounds = count.div_ceil(PER_ROUND);
     let per_settings = rounds.div_ceil(SETTINGS.len());
     let mut services: Vec<Service> = Vec::new();
@@ -63,32 +64,49 @@ fn the_same_services_get_the_same_answers_from_kube_proxy_and_from_zoneward() {
         }
         let size = PER_ROUND.min(count - round * PER_ROUND);
         services = run.round(&mut twins, round, size, &services);
-        if run.failures.len() >= PATIENCE {
+        if run.differing >= PATIENCE {
             break;
         }
     }
     for line in run.uses.lines() {
         println!("{line}");
     }
+    let asked: usize = run.kinds.values().sum();
     let seconds = started.elapsed().as_secs();
-    println!("{count} Services, {} questions to each side, {seconds} s", run.asked);
+    println!("{count} Services, {asked} questions to each side, {seconds} s: {:?}", run.kinds);
+    let classes: Vec<String> =
+        run.classes.iter().map(|(class, count)| format!("{count} times {class}")).collect();
     assert!(
-        run.failures.is_empty(),
-        "seed {seed}: {} Services differ\n{}",
-        run.failures.len(),
-        run.failures.join("\n")
+        classes.is_empty(),
+        "seed {seed}: {} Services differ, described above\n{}",
+        run.differing,
+        classes.join("\n")
     );
+    for kind in ["answered", "refused", "silent"] {
+        assert!(
+            run.kinds.contains_key(kind),
+            "nothing was {kind}: the Services are too few or too alike"
+        );
+    }
 }
 
 struct Run {
     seed: u64,
     profile: Profile,
     uses: Uses,
-    asked: usize,
-    failures: Vec<String>,
+    /// How often kube-proxy did what.
+    kinds: BTreeMap<String, usize>,
+    /// How often which kind of difference was found, and in how many Services.
+    classes: BTreeMap<String, usize>,
+    differing: usize,
 }
 
 impl Run {
+    fn new(seed: u64, profile: Profile) -> Self {
+        let (kinds, classes) = (BTreeMap::new(), BTreeMap::new());
+        Self { seed, profile, uses: Uses::default(), kinds, classes, differing: 0 }
+    }
+
     /// Makes new Services of those of the last round, and compares.
     fn round(
         &mut self,
@@ -101,24 +119,23 @@ impl Run {
         let zone = rng.pick(&ZONES);
         let services: Vec<Service> = (0..size)
             .map(|number| {
-                let mut service = generate::service(&mut rng, number, self.profile);
+                let service = generate::service(&mut rng, number, self.profile);
                 // Half of them are changed, the others made anew.
-                if let Some(old) = before.get(number)
-                    && rng.chance(50)
-                {
-                    service.families = old.families.clone();
-                    service = service.normalised();
+                match before.get(number).filter(|_| rng.chance(50)) {
+                    Some(old) => Service { families: old.families.clone(), ..service }.normalised(),
+                    None => service,
                 }
-                service
             })
             .collect();
         let started = Instant::now();
         twins.set_zone(zone);
         twins.bring(&services);
         let ready = started.elapsed().as_millis();
-        let comparison = compare(twins, &services);
-        let asked = comparison.asked;
-        self.asked += asked;
+        let comparison = compare(twins, &services, LASTING);
+        let asked: usize = comparison.kinds.values().sum();
+        for (kind, count) in comparison.kinds {
+            *self.kinds.entry(kind).or_default() += count;
+        }
         let differences = self.uses.take(comparison.differences, &services);
         println!(
             "round {round}: {size} Services in place after {ready} ms, {asked} questions, {} \
@@ -126,27 +143,42 @@ impl Run {
             differences.len(),
             started.elapsed().as_millis()
         );
-        let mut which: Vec<Option<usize>> =
-            differences.iter().map(|d| d.question.service).collect();
-        which.dedup();
-        for (i, number) in which.into_iter().enumerate() {
-            let of_it: Vec<_> =
-                differences.iter().filter(|d| d.question.service == number).cloned().collect();
-            let mut text = format!("round {round}, ");
-            match number {
-                Some(number) if i < SHRUNK => {
-                    text += &report::shrunk(twins, &services[number], &of_it, zone);
+        self.explain(twins, &services, &differences, zone);
+        services
+    }
+
+    /// Describes the differences; the first of each kind is made smaller.
+    fn explain(
+        &mut self,
+        twins: &mut Twins,
+        services: &[Service],
+        differences: &[Difference],
+        zone: &str,
+    ) {
+        let mut by_service: BTreeMap<Option<usize>, Vec<Difference>> = BTreeMap::new();
+        for difference in differences {
+            by_service.entry(difference.question.service).or_default().push(difference.clone());
+        }
+        for (number, differences) in by_service {
+            self.differing += 1;
+            let seen = self.classes.len();
+            for difference in &differences {
+                *self.classes.entry(difference.class()).or_default() += 1;
+            }
+            let of_a_new_kind = self.classes.len() > seen && seen < SHRUNK;
+            let mut text = String::new();
+            match number.map(|number| &services[number]) {
+                Some(service) if of_a_new_kind => {
+                    text = report::shrunk(twins, service, &differences, zone);
                 }
-                Some(number) => {
-                    text += &format!("{}:\n", services[number].name());
-                    report::describe(&mut text, twins, &of_it);
+                Some(service) => {
+                    text += &format!("{}:\n", service.name());
+                    report::describe(&mut text, twins, &differences);
                 }
-                None => report::describe(&mut text, twins, &of_it),
+                None => report::describe(&mut text, twins, &differences),
             }
             println!("{text}");
-            self.failures.push(text);
         }
-        services
     }
 }
 

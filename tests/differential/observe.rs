@@ -48,6 +48,15 @@ impl Observation {
         self.answered.iter().map(|(by, port, _)| (by.as_str(), *port)).collect()
     }
 
+    /// What happened, without who: `answered`, `refused`, `silent`, or several of them.
+    pub(crate) fn kinds(&self) -> String {
+        let answered = (!self.answered.is_empty()).then_some("answered");
+        let first_word = |text: &str| text.split(':').next().unwrap_or(text).to_owned();
+        let others: BTreeSet<String> = self.other.iter().map(|text| first_word(text)).collect();
+        let all: Vec<String> = answered.map(str::to_owned).into_iter().chain(others).collect();
+        all.join(" or ")
+    }
+
     /// Whether two sides did the same, as far as chance allows to tell.
     pub(crate) fn agrees(&self, other: &Self, question: &Question) -> bool {
         if !question.sticky {

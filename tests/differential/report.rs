@@ -13,7 +13,7 @@ use crate::shrink::smaller;
 use crate::twins::{Program, Side, Twins};
 
 /// How long one difference is made smaller.
-const SHRINKING: Duration = Duration::from_secs(120);
+const SHRINKING: Duration = Duration::from_secs(60);
 /// How many answers of one Service are shown.
 const SHOWN: usize = 6;
 
@@ -28,7 +28,7 @@ pub(crate) fn shrunk(
     let mut differs = |service: &Service| {
         let alone = [service.clone()];
         twins.bring(&alone);
-        Uses::default().take(compare(twins, &alone).differences, &alone)
+        Uses::default().take(compare(twins, &alone, Duration::ZERO).differences, &alone)
     };
     let mut differences = differs(service);
     let mut smallest = service.clone();
