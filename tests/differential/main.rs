@@ -31,9 +31,13 @@ use twins::{Program, Settings, Twins};
 
 /// What Zoneward is asked for today.
 const PROFILE: Profile = Profile::CLUSTER_IPS;
-/// What a run goes through, one after the other.
-const SETTINGS: &[Settings] =
-    &[Settings { node_port_addresses: &["primary"], masquerade_all: false }];
+/// What a run goes through, one after the other; both proxies are started anew for each.
+const SETTINGS: [Settings; 4] = [
+    Settings { node_port_addresses: &["primary"], masquerade_all: false },
+    Settings { node_port_addresses: &["0.0.0.0/0", "::/0"], masquerade_all: false },
+    Settings { node_port_addresses: &["192.0.2.2/32", "2001:db8::/126"], masquerade_all: false },
+    Settings { node_port_addresses: &["192.0.2.0/24"], masquerade_all: true },
+];
 
 /// How many Services live at the same time.
 const PER_ROUND: usize = 90;
@@ -55,12 +59,14 @@ fn the_same_services_get_the_same_answers_from_kube_proxy_and_from_zoneward() {
     let started = Instant::now();
     let mut twins = Twins::new([Program::KubeProxy, other]);
     let mut run = Run::new(seed, profile);
+    // The others say nothing about cluster IPs alone.
+    let settings = if profile.external { &SETTINGS[..] } else { &SETTINGS[..1] };
     let rounds = count.div_ceil(PER_ROUND);
-    let per_settings = rounds.div_ceil(SETTINGS.len());
+    let per_settings = rounds.div_ceil(settings.len());
     let mut services: Vec<Service> = Vec::new();
     for round in 0..rounds {
         if round % per_settings == 0 {
-            twins.start(SETTINGS[round / per_settings]);
+            twins.start(settings[round / per_settings]);
         }
         let size = PER_ROUND.min(count - round * PER_ROUND);
         services = run.round(&mut twins, round, size, &services);
