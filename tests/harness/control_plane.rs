@@ -7,6 +7,7 @@
 
 mod access;
 mod client;
+mod kube_proxy;
 mod manifests;
 mod process;
 mod relay;
@@ -23,6 +24,7 @@ use zw_lab::Namespace;
 
 use access::Access;
 pub use client::{Client, Reply};
+pub use kube_proxy::KubeProxy;
 use manifests::Kinds;
 use process::{Folder, Keeper, Process};
 pub use relay::Relay;

@@ -20,6 +20,9 @@ use crate::{Answer, Namespace, Protocol};
 /// How many probes are under way at once. Every one that is answered has a socket at either end, and
 /// several hosts ask at the same time.
 const WINDOW: usize = 800;
+/// A datagram may get lost where many arrive at once, as on any network: it is sent again in each of so
+/// many parts of the patience, over the same flow. (TCP does that by itself.)
+const PARTS: u32 = 3;
 /// How many events are taken at once.
 const EVENTS: usize = 256;
 
@@ -44,14 +47,15 @@ struct Batch<'a> {
     epoll: OwnedFd,
     answers: Vec<Option<Answer>>,
     waiting: Vec<Option<Waiting>>,
-    /// Who was asked when, oldest first; some of them have answered since.
-    asked: VecDeque<(Instant, usize)>,
+    /// Whose part of the patience ends when, the first one first; some of them have answered since.
+    due: VecDeque<(Instant, usize)>,
     under_way: usize,
 }
 
 struct Waiting {
     socket: OwnedFd,
     heard: Vec<u8>,
+    parts: u32,
 }
 
 impl<'a> Batch<'a> {
@@ -67,7 +71,7 @@ impl<'a> Batch<'a> {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             answers: vec![None; questions.len()],
             waiting: questions.iter().map(|_| None).collect(),
-            asked: VecDeque::new(),
+            due: VecDeque::new(),
             under_way: 0,
         })
     }
@@ -101,23 +105,23 @@ impl<'a> Batch<'a> {
         self.answers.into_iter().map(|answer| answer.unwrap_or(Answer::Silent)).collect()
     }
 
-    /// How long the oldest question that waits may go on.
+    /// How long nothing needs to be done.
     fn left(&mut self) -> Duration {
-        while let Some(&(_, number)) = self.asked.front()
+        while let Some(&(_, number)) = self.due.front()
             && self.waiting[number].is_none()
         {
-            self.asked.pop_front();
+            self.due.pop_front();
         }
-        let oldest = self.asked.front().map(|(at, _)| *at + self.patience);
-        oldest.map_or(self.patience, |end| end.saturating_duration_since(Instant::now()))
+        let next = self.due.front().map(|(end, _)| *end);
+        next.map_or(self.patience, |end| end.saturating_duration_since(Instant::now()))
     }
 
     fn start(&mut self, number: usize) {
         let (to, protocol) = self.questions[number];
         match self.opened(to, protocol, number) {
             Ok(socket) => {
-                self.waiting[number] = Some(Waiting { socket, heard: Vec::new() });
-                self.asked.push_back((Instant::now(), number));
+                self.waiting[number] = Some(Waiting { socket, heard: Vec::new(), parts: 1 });
+                self.due.push_back((Instant::now() + self.patience / PARTS, number));
                 self.under_way += 1;
             }
             Err(trouble) => self.answers[number] = Some(trouble.answer()),
@@ -165,11 +169,20 @@ impl<'a> Batch<'a> {
 
     fn give_up_on_the_silent(&mut self) {
         let now = Instant::now();
-        while let Some(&(at, number)) = self.asked.front()
-            && at + self.patience <= now
+        while let Some(&(end, number)) = self.due.front()
+            && end <= now
         {
-            self.asked.pop_front();
-            if self.waiting[number].take().is_some() {
+            self.due.pop_front();
+            let Some(waiting) = &mut self.waiting[number] else { continue };
+            if waiting.parts < PARTS {
+                waiting.parts += 1;
+                if self.questions[number].1 == Protocol::Udp {
+                    // What comes of it is heard like what came of the first.
+                    let _ = send(&waiting.socket, b"\n", SendFlags::empty());
+                }
+                self.due.push_back((now + self.patience / PARTS, number));
+            } else {
+                self.waiting[number] = None;
                 self.answers[number] = Some(Answer::Silent);
                 self.under_way -= 1;
             }

@@ -1,0 +1,80 @@
+//! Differences that are meant to be, each with its reason. The list is short, and every use is counted
+//! and printed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use crate::compare::Difference;
+use crate::observe::Observation;
+use crate::questions::Frontend;
+use crate::service::Service;
+
+struct Allowed {
+    name: &'static str,
+    reason: &'static str,
+    /// Whether a difference is this one. The Service is none for what belongs to none.
+    covers: fn(&Difference, Option<&Service>) -> bool,
+}
+
+const LIST: &[Allowed] = &[
+    Allowed {
+        name: "wrong port of a cluster IP",
+        reason: "not built yet: Zoneward leaves such a packet alone, kube-proxy refuses it",
+        covers: |difference, _| difference.question.frontend == Frontend::WrongPort,
+    },
+    Allowed {
+        name: "a pod that reaches itself although its slice does not say on which node it is",
+        reason: "both masquerade a pod's connection to itself only for pods they know to be on this node; \
+                 Zoneward knows it by the address, kube-proxy by address, protocol and port, so that \
+                 another Service may make the difference. Answered against silence",
+        covers: reaches_itself,
+    },
+];
+
+fn reaches_itself(difference: &Difference, service: Option<&Service>) -> bool {
+    let Difference { question, answers: [kube_proxy, zoneward] } = difference;
+    let unplaced = service.is_some_and(|service| {
+        let mut endpoints = service.slices.iter().flat_map(|slice| &slice.endpoints);
+        endpoints.any(|endpoint| endpoint.host == question.from && !endpoint.node_name)
+    });
+    let itself = |(by, ..): &&(String, u16, IpAddr)| by == question.from;
+    let others = |side: &Observation| -> BTreeSet<_> {
+        side.answered.iter().filter(|answer| !itself(answer)).cloned().collect()
+    };
+    unplaced
+        && others(kube_proxy) == others(zoneward)
+        && kube_proxy.kinds().ends_with("silent")
+        && zoneward.kinds() == "answered"
+        && zoneward.answered.iter().any(|answer| itself(&answer))
+}
+
+/// How often each entry was used.
+#[derive(Debug, Default)]
+pub(crate) struct Uses(BTreeMap<&'static str, (usize, &'static str)>);
+
+impl Uses {
+    /// The differences that no entry covers; the others are counted.
+    pub(crate) fn take(
+        &mut self,
+        differences: Vec<Difference>,
+        services: &[Service],
+    ) -> Vec<Difference> {
+        let unexplained = |difference: &Difference| {
+            let service = difference.question.service.map(|number| &services[number]);
+            let entry = LIST.iter().find(|entry| (entry.covers)(difference, service));
+            if let Some(entry) = entry {
+                self.0.entry(entry.name).or_insert((0, entry.reason)).0 += 1;
+            }
+            entry.is_none()
+        };
+        differences.into_iter().filter(unexplained).collect()
+    }
+
+    /// One line for each that was used.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let line = |(name, (count, reason)): (&&str, &(usize, &str))| {
+            format!("allowed, {count} times: {name}: {reason}")
+        };
+        self.0.iter().map(line).collect()
+    }
+}
