@@ -111,6 +111,14 @@ fn an_update_never_takes_an_agent_away_before_the_next_one_is_there() {
     assert_eq!(spec["updateStrategy"], want);
 }
 
+#[test]
+fn probes_ask_the_health_server() {
+    let pod = &daemon_set(&deploy().join("base"))["spec"]["template"]["spec"];
+    let asks = |probe: &str| pod["containers"][0][probe]["httpGet"].clone();
+    assert_eq!(asks("readinessProbe"), json!({"path": "/readyz", "port": 10256}));
+    assert_eq!(asks("livenessProbe"), json!({"path": "/livez", "port": 10256}));
+}
+
 /// A kustomization of someone who uses a part of ours; paths in it are relative.
 fn somebodys(kustomization: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
