@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use zw_tests::binary::text;
+use zw_lab::Namespace;
+use zw_tests::binary::{run_in, text};
 use zw_tests::control_plane::{ControlPlane, kustomize, shared};
 
 /// The pages that tell what to apply.
@@ -26,11 +27,12 @@ fn try_apply(plane: &ControlPlane, how: &str, what: &Path) -> Vec<String> {
     out.lines().map(object).collect()
 }
 
-const EVERYTHING: [&str; 5] = [
+const EVERYTHING: [&str; 6] = [
     "serviceaccount/zoneward",
     "clusterrole.rbac.authorization.k8s.io/zoneward",
     "clusterrolebinding.rbac.authorization.k8s.io/zoneward",
     "configmap/zoneward-api-server",
+    "configmap/zoneward-config",
     "daemonset.apps/zoneward",
 ];
 
@@ -117,6 +119,23 @@ fn probes_ask_the_health_server() {
     let asks = |probe: &str| pod["containers"][0][probe]["httpGet"].clone();
     assert_eq!(asks("readinessProbe"), json!({"path": "/readyz", "port": 10256}));
     assert_eq!(asks("livenessProbe"), json!({"path": "/livez", "port": 10256}));
+}
+
+#[test]
+fn the_configuration_that_is_installed_is_one_the_agent_takes() {
+    let rendered = kustomize(&deploy().join("base"));
+    let documents: Vec<Value> = serde_saphyr::from_multiple(&rendered).unwrap();
+    let installed = documents.iter().find_map(|document| document["data"]["config.yaml"].as_str());
+    let folder = tempfile::tempdir().unwrap();
+    let (config, state) = (folder.path().join("config.yaml"), folder.path().join("state.yaml"));
+    fs::write(&config, installed.expect("a ConfigMap has it")).unwrap();
+    fs::write(&state, "apiVersion: v1\nkind: Node\nmetadata: {name: node-1}\n").unwrap();
+    let (config, state) = (config.to_str().unwrap(), state.to_str().unwrap());
+    let namespace = Namespace::new().unwrap();
+    let args = ["run", "--once", "--node-name", "node-1", "--state", state, "--config", config];
+    let output = run_in(&namespace, &args);
+    let said = text(&output.stderr);
+    assert!(output.status.success() && !said.contains("WARN"), "{said}");
 }
 
 /// A kustomization of someone who uses a part of ours; paths in it are relative.
