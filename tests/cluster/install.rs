@@ -129,7 +129,7 @@ fn the_configuration_that_is_installed_is_one_the_agent_takes() {
     let folder = tempfile::tempdir().unwrap();
     let (config, state) = (folder.path().join("config.yaml"), folder.path().join("state.yaml"));
     fs::write(&config, installed.expect("a ConfigMap has it")).unwrap();
-    fs::write(&state, "{apiVersion: v1, kind: Node, metadata: {name: node-1}}\n").unwrap();
+    fs::write(&state, "apiVersion: v1\nkind: Node\nmetadata: {name: node-1}\n").unwrap();
     let (config, state) = (config.to_str().unwrap(), state.to_str().unwrap());
     let namespace = Namespace::new().unwrap();
     let args = ["run", "--once", "--node-name", "node-1", "--state", state, "--config", config];
