@@ -1,53 +1,82 @@
-//! What happens beside the kernel's tables after a commit: stale UDP flows go, and the ports on which
-//! load balancers ask for a Service's endpoints answer anew. Cost follows the Services that changed.
+//! What happens beside the kernel's tables after a commit: stale UDP flows go, the ports on which load
+//! balancers ask for a Service's endpoints answer anew, and node ports on the loopback address, which the
+//! kernel cannot redirect, are relayed. Cost follows the Services that changed.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU16;
+use std::time::Duration;
 
-use tokio::runtime::Handle;
 use tokio::sync::mpsc::UnboundedSender;
 use zw_model::{Family, NodeContext, Protocol, Service, ServiceKey, Slice};
-use zw_plan::{At, Desired, Frontend};
+use zw_plan::{At, Backend, Desired, Exposure, Frontend, PortRules};
 
+use crate::addresses::NodePortConfig;
 use crate::around::Around;
 use crate::conntrack_cleanup::{ChangedUdp, UdpFrontend};
 use crate::flows::Flows;
 use crate::health_ports::{HealthPortFailure, HealthPorts};
 use crate::index::Index;
+use crate::localhost_ports::{Backends, Limits, LocalFrontend, LocalPortFailure, LocalhostPorts};
+use crate::side_runtime::SideRuntime;
 
 pub(crate) struct Attendants {
     flows: Flows,
     health_ports: HealthPorts,
+    localhost_ports: LocalhostPorts,
+    /// Families whose node ports are served on the loopback address too.
+    on_localhost: BTreeSet<Family>,
+    /// A large sync must not keep a load balancer waiting for its answer.
+    _side: SideRuntime,
 }
 
-/// The UDP frontends of Services before they change.
+/// The frontends of Services before they change.
 #[derive(Debug, Default)]
-pub(crate) struct Before(BTreeSet<UdpFrontend>);
+pub(crate) struct Before(BTreeSet<Frontend>);
 
 impl Attendants {
     /// `healthy`: whether this agent keeps up, which load balancers are told too.
     pub(crate) fn new(
         healthy: impl Fn() -> bool + Send + Sync + 'static,
-        failures: UnboundedSender<HealthPortFailure>,
-    ) -> Self {
-        let health_ports = HealthPorts::new(Handle::current(), BTreeSet::new(), healthy, failures);
-        Self { flows: Flows::start(), health_ports }
+        health_failures: UnboundedSender<HealthPortFailure>,
+        localhost_failures: UnboundedSender<LocalPortFailure>,
+    ) -> io::Result<Self> {
+        let side = SideRuntime::start("servers")?;
+        let runtime = side.handle().clone();
+        let (limits, nowhere) = (Limits::default(), BTreeSet::new());
+        Ok(Self {
+            flows: Flows::start(),
+            health_ports: HealthPorts::new(runtime.clone(), nowhere, healthy, health_failures),
+            localhost_ports: LocalhostPorts::new(runtime, limits, localhost_failures),
+            on_localhost: BTreeSet::new(),
+            _side: side,
+        })
     }
 
-    /// The node has other addresses.
-    pub(crate) fn look_around(&mut self, around: &Around, local: &BTreeSet<IpAddr>) {
+    /// The node has other addresses, or other settings. True if every Service's node ports have to be
+    /// attended to because of that.
+    pub(crate) fn look_around(
+        &mut self,
+        around: &Around,
+        local: &BTreeSet<IpAddr>,
+        node_ports: &NodePortConfig,
+    ) -> bool {
         self.health_ports.listen_on(around.listening());
+        let before = self.on_localhost.clone();
+        let wanted = Family::BOTH.into_iter().filter(|family| node_ports.wants_localhost(*family));
+        self.on_localhost = wanted.collect();
         let any = &around.plan.any_node_address;
         let serving = local.iter().filter(|addr| any.contains(&Family::of(**addr)));
         let only = around.surroundings.node_addresses.iter();
         self.flows.serve_node_ports_on(serving.chain(only).copied().collect());
+        before != self.on_localhost
     }
 
     /// To be asked before the Services change.
     pub(crate) fn before(desired: &Desired, keys: &BTreeSet<ServiceKey>) -> Before {
         let rules = keys.iter().filter_map(|key| desired.service(key));
-        let frontends = rules.flat_map(|rules| &rules.ports).map(|port| &port.frontend);
-        Before(frontends.filter_map(udp).collect())
+        Before(rules.flat_map(|rules| &rules.ports).map(|port| port.frontend).collect())
     }
 
     /// These Services have changed, and the kernel knows.
@@ -56,9 +85,10 @@ impl Attendants {
         index: &Index,
         desired: &Desired,
         keys: impl Iterator<Item = &'a ServiceKey>,
-        before: Before,
+        Before(before): Before,
     ) {
         let mut changed = ChangedUdp::default();
+        let mut gone = before;
         for key in keys {
             let Some((service, slices)) = index.service(key) else {
                 self.health_ports.set(key, None);
@@ -68,6 +98,8 @@ impl Attendants {
             let count = || ready_here(slices.clone(), index.node());
             self.health_ports.set(key, port.map(|port| (port, count())));
             for rules in desired.service(key).into_iter().flat_map(|rules| &rules.ports) {
+                gone.remove(&rules.frontend);
+                self.relay(rules, service);
                 if let Some(frontend) = udp(&rules.frontend) {
                     let family = rules.frontend.family();
                     changed.served(
@@ -77,10 +109,39 @@ impl Attendants {
                 }
             }
         }
-        before.0.into_iter().for_each(|frontend| changed.gone(frontend));
+        for frontend in gone {
+            if let Some(local) = localhost(&frontend) {
+                self.localhost_ports.set(local, None);
+            }
+            udp(&frontend).into_iter().for_each(|frontend| changed.gone(frontend));
+        }
         if !changed.is_empty() {
             self.flows.clean(changed);
         }
+    }
+}
+
+impl Attendants {
+    fn relay(&mut self, rules: &PortRules, service: &Service) {
+        let Some(frontend) = localhost(&rules.frontend) else { return };
+        let addresses = |backends: &[Backend]| backends.iter().map(|b| b.addr).collect();
+        let backends = self.on_localhost.contains(&frontend.family).then(|| Backends {
+            addrs: match &rules.exposure {
+                Exposure::ExternalLocal { local } => addresses(local),
+                _ => addresses(&rules.backends),
+            },
+            affinity: service.affinity.map(|seconds| Duration::from_secs(seconds.into())),
+        });
+        self.localhost_ports.set(frontend, backends);
+    }
+}
+
+/// A node port, as it would be served on the loopback address.
+fn localhost(frontend: &Frontend) -> Option<LocalFrontend> {
+    let port = NonZeroU16::new(frontend.port)?;
+    match frontend.at {
+        At::Address(_) => None,
+        At::Node(family) => Some(LocalFrontend { protocol: frontend.protocol, family, port }),
     }
 }
 

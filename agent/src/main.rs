@@ -16,9 +16,7 @@ mod health_ports;
 mod holders;
 mod index;
 mod listen;
-#[cfg_attr(not(test), expect(dead_code, reason = "the sync loop does not use it yet"))]
 mod localhost_ports;
-#[cfg_attr(not(test), expect(dead_code, reason = "the sync loop does not use it yet"))]
 mod side_runtime;
 mod state;
 mod sync;

@@ -16,6 +16,7 @@ use zw_plan::{
     plan_service,
 };
 
+use crate::addresses::NodePortConfig;
 use crate::around::Around;
 use crate::attendants::Attendants;
 use crate::config::Config;
@@ -99,9 +100,10 @@ impl Engine {
         debug!(triggered = triggered.len(), eligible = ?self.index.node_is_eligible(), "syncing");
         let mut around = None;
         if surroundings || self.look_around {
-            around = self.look_around();
+            let everything;
+            (around, everything) = self.look_around();
             // Whom a load balancer's source ranges let in depends on the node's addresses.
-            if surroundings {
+            if surroundings || everything {
                 services = Touched::All;
             }
         }
@@ -138,15 +140,16 @@ impl Engine {
         Ok(())
     }
 
-    /// Sees where the node is now. What is given back costs elements only; where rules change the kernel
-    /// is compared as a whole.
-    fn look_around(&mut self) -> Option<Surroundings> {
+    /// Sees where the node is now. What is given back costs elements only, unless every Service is to be
+    /// looked at; where rules change the kernel is compared as a whole.
+    fn look_around(&mut self) -> (Option<Surroundings>, bool) {
         self.look_around = false;
         let (node, ranges) = (self.index.node(), self.index.service_ranges());
         let around = Around::new(&self.config, node, &self.local, ranges);
-        self.attendants.look_around(&around, &self.local);
+        let node_ports = NodePortConfig::from(&self.config.node_port_addresses);
+        let everything = self.attendants.look_around(&around, &self.local, &node_ports);
         if around == self.around {
-            return None;
+            return (None, everything);
         }
         info!(
             node_addresses = ?around.surroundings.node_addresses,
@@ -155,7 +158,7 @@ impl Engine {
         );
         self.in_doubt |= around.plan != self.around.plan;
         self.around = around;
-        Some(self.around.surroundings.clone())
+        (Some(self.around.surroundings.clone()), everything)
     }
 
     async fn sync_changed(

@@ -22,6 +22,7 @@ use crate::config::{ConfigError, ConfigFile, Difference};
 use crate::files::Files;
 use crate::health_ports::HealthPortFailure;
 use crate::index::Index;
+use crate::localhost_ports::LocalPortFailure;
 use crate::sync::Engine;
 use crate::sysctls;
 use crate::watch::connect;
@@ -63,11 +64,14 @@ pub(crate) fn run(args: RunArgs, out: &mut dyn Write) -> anyhow::Result<()> {
         }
         let index = Index::new(&config.node_name).ignore_triggers_before(SystemTime::now());
         let addresses = Addresses::follow().await?;
-        let (failures, failed) = unbounded_channel();
-        let attendants = Attendants::new(|| true, failures);
+        let (health_failures, failed_health) = unbounded_channel();
+        let (localhost_failures, failed_localhost) = unbounded_channel();
+        let attendants = Attendants::new(|| true, health_failures, localhost_failures)
+            .context("cannot start a thread for servers")?;
         let engine = Engine::new(index, config.clone(), addresses.local(), attendants, writer);
         let settings = Settings::new(config, file);
-        let mut agent = Agent { source, engine, settings, addresses, failed };
+        let mut agent =
+            Agent { source, engine, settings, addresses, failed_health, failed_localhost };
         if once { agent.once().await } else { agent.follow().await }
     })
 }
@@ -116,8 +120,9 @@ struct Agent {
     engine: Engine,
     settings: Settings,
     addresses: Addresses,
-    /// Ports for load balancers that could not be opened.
-    failed: UnboundedReceiver<HealthPortFailure>,
+    /// Ports that could not be opened.
+    failed_health: UnboundedReceiver<HealthPortFailure>,
+    failed_localhost: UnboundedReceiver<LocalPortFailure>,
 }
 
 impl Agent {
@@ -165,7 +170,11 @@ impl Agent {
                 _ = self.addresses.changed() => {
                     self.engine.set_addresses(self.addresses.local());
                 }
-                Some(failure) = self.failed.recv() => {
+                Some(failure) = self.failed_health.recv() => {
+                    warn!("{failure}");
+                    continue;
+                }
+                Some(failure) = self.failed_localhost.recv() => {
                     warn!("{failure}");
                     continue;
                 }
