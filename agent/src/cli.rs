@@ -8,6 +8,7 @@ use zw_plan::PlanConfig;
 
 use crate::commands::simulate::SimulateArgs;
 use crate::config::{Flags, IgnoredFlags};
+use crate::metrics::connections::DEFAULT_LIMIT;
 
 /// A node-local Service proxy for Kubernetes: a kube-proxy replacement that programs nftables through
 /// netlink.
@@ -76,6 +77,15 @@ pub(crate) struct RunArgs {
     /// The same as `zoneward cleanup`.
     #[arg(long, conflicts_with_all = ["once", "init_only"])]
     pub(crate) cleanup: bool,
+
+    /// At most this many Services in zoneward_service_connections_total, the busiest first.
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_LIMIT)]
+    pub(crate) metrics_max_services: usize,
+
+    /// Take this taint off the Node after the first sync. Needs the right to patch Nodes, which
+    /// deploy/base does not give.
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["state", "once"])]
+    pub(crate) remove_taint: Option<String>,
 
     #[command(flatten)]
     pub(crate) flags: Flags,

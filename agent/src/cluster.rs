@@ -7,14 +7,18 @@
 //!    the node takes its new place and the old watches end, in one sync.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Instant;
 
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
 use crate::convert::{Body, Kind, Object, ObjectId, convert, identity};
+use crate::health::NodeState;
 use crate::holders::Holders;
 use crate::index::Index;
+use crate::ready::Blocker;
+use crate::status::Status;
 use crate::watch::{Place, Seen, StreamEvent, StreamId, Watch, Watches, Wire};
 
 /// How much is taken in before a sync, so that an endless stream of changes cannot put it off.
@@ -32,6 +36,7 @@ pub(crate) struct Cluster {
     /// Those that will take over once they have listed.
     next: Option<Slices>,
     node_object: Option<Object>,
+    status: Arc<Status>,
     /// Complained about in this version already.
     complained: HashSet<(ObjectId, u64)>,
 }
@@ -42,7 +47,7 @@ struct Slices {
 }
 
 impl Cluster {
-    pub(crate) fn new(client: kube::Client, node_name: &str) -> Self {
+    pub(crate) fn new(client: kube::Client, node_name: &str, status: Arc<Status>) -> Self {
         let (mut watches, seen) = Watches::new(client);
         let (node, services) = (watches.node(node_name), watches.services());
         Self {
@@ -54,6 +59,7 @@ impl Cluster {
             slices: None,
             next: None,
             node_object: None,
+            status,
             complained: HashSet::new(),
         }
     }
@@ -77,26 +83,33 @@ impl Cluster {
             if id.kind == Kind::Node {
                 // As with a move: it takes effect when slices for an unknown place have been listed.
                 self.node_object = None;
+                self.status.node(NodeState::Missing);
                 self.watch_slices();
             } else {
+                self.status.forget(&id);
                 index.delete(&id);
             }
         }
         self.move_if_ready(index);
-        self.is_complete()
+        self.waiting_for().is_empty()
+    }
+
+    /// What has not been listed yet.
+    pub(crate) fn waiting_for(&self) -> Vec<Blocker> {
+        let listed = |watch: &Watch| self.holders.is_complete(watch.id);
+        let slices = self.slices.as_ref();
+        let slices = slices.is_some_and(|slices| slices.watches.iter().all(listed));
+        let lists = [
+            (listed(&self.node), Blocker::Nodes),
+            (listed(&self.services), Blocker::Services),
+            (slices, Blocker::EndpointSlices),
+        ];
+        lists.into_iter().filter(|(listed, _)| !listed).map(|(_, blocker)| blocker).collect()
     }
 
     fn is_running(&self, stream: StreamId) -> bool {
         let slices = self.slices.iter().chain(&self.next).flat_map(|slices| &slices.watches);
         [&self.node, &self.services].into_iter().chain(slices).any(|watch| watch.id == stream)
-    }
-
-    fn is_complete(&self) -> bool {
-        let listed = |watch: &Watch| self.holders.is_complete(watch.id);
-        let slices = self.slices.as_ref();
-        listed(&self.node)
-            && listed(&self.services)
-            && slices.is_some_and(|slices| slices.watches.iter().all(listed))
     }
 
     fn take(&mut self, Seen { stream, event }: Seen, index: &mut Index) {
@@ -128,7 +141,15 @@ impl Cluster {
         if !self.holders.apply(stream, &id, version) {
             return;
         }
-        match convert(value) {
+        match id.kind {
+            Kind::EndpointSlice => self.status.saw_slice(&id, &value),
+            Kind::Node => self.status.node(NodeState::of(&value)),
+            Kind::Service | Kind::ServiceCidr => {}
+        }
+        let started = Instant::now();
+        let converted = convert(value);
+        self.status.decoded(started.elapsed());
+        match converted {
             Ok((object, problems)) => {
                 if !problems.is_empty() {
                     let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
@@ -199,6 +220,7 @@ impl Cluster {
         }
         if self.complained.insert((id.clone(), version)) {
             warn!(object = %id, "{what}");
+            self.status.rejected(id.kind);
         }
     }
 }

@@ -17,6 +17,14 @@ pub(crate) struct Index {
     owners: HashMap<SliceKey, ServiceKey>,
     node: NodeContext,
     changed: Changed,
+    seen: Seen,
+}
+
+/// How many objects came, changed or went.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) services: u64,
+    pub(crate) slices: u64,
 }
 
 /// A Service and its slices; either may come first.
@@ -57,6 +65,7 @@ impl Index {
 
     /// Takes in a new or changed object.
     pub(crate) fn apply(&mut self, object: Object) {
+        self.count(object.id.kind);
         match object.body {
             Body::Service(service) => {
                 let key = service.key.clone();
@@ -73,12 +82,17 @@ impl Index {
                 entry.slices.insert(slice.key.clone(), slice);
             }
             Body::Node { zone, region } => self.set_topology(&object.id.name, zone, region),
-            Body::Irrelevant => self.delete(&object.id),
+            Body::Irrelevant => self.remove(&object.id),
         }
     }
 
     /// Forgets an object.
     pub(crate) fn delete(&mut self, id: &ObjectId) {
+        self.count(id.kind);
+        self.remove(id);
+    }
+
+    fn remove(&mut self, id: &ObjectId) {
         let (namespace, name) = (id.namespace.clone(), id.name.clone());
         match id.kind {
             Kind::Service => {
@@ -100,6 +114,24 @@ impl Index {
     pub(crate) fn move_node(&mut self, zone: Option<Arc<str>>, region: Option<Arc<str>>) {
         let name = self.node.name.clone();
         self.set_topology(&name, zone, region);
+    }
+
+    /// How much came in since the last call.
+    pub(crate) fn take_seen(&mut self) -> Seen {
+        std::mem::take(&mut self.seen)
+    }
+
+    fn count(&mut self, kind: Kind) {
+        match kind {
+            Kind::Service => self.seen.services += 1,
+            Kind::EndpointSlice => self.seen.slices += 1,
+            Kind::Node | Kind::ServiceCidr => {}
+        }
+    }
+
+    /// Whether any Service was touched since the changes were last taken.
+    pub(crate) fn is_changed(&self) -> bool {
+        self.changed != Changed::default()
     }
 
     /// The Services touched since the last call.

@@ -4,6 +4,7 @@
 //! kernel back and compares everything. All others plan only the Services that changed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
@@ -14,7 +15,10 @@ use zw_plan::{
     Changes, Contested, Desired, Frontend, PlanConfig, ServiceRules, bring_to, plan_service,
 };
 
+use crate::events::Reason;
 use crate::index::{Changed, Index};
+use crate::metrics::SyncReport;
+use crate::status::Status;
 
 /// How often a full sync that somebody else's change overtook is begun again at once.
 const ATTEMPTS: usize = 5;
@@ -25,6 +29,7 @@ pub(crate) struct Engine {
     config: PlanConfig,
     desired: Desired,
     writer: Writer,
+    status: Arc<Status>,
     /// The kernel's state is unknown or not what `desired` was when it was last written.
     in_doubt: bool,
 }
@@ -33,19 +38,20 @@ pub(crate) struct Engine {
 #[derive(Debug, Default)]
 struct Report {
     services: usize,
-    elements: usize,
     chains: usize,
-    bytes: usize,
-    read: Duration,
-    plan: Duration,
-    commit: Duration,
+    did: SyncReport,
 }
 
 impl Engine {
     /// An engine that has not looked at the kernel yet.
-    pub(crate) fn new(index: Index, config: PlanConfig, writer: Writer) -> Self {
+    pub(crate) fn new(
+        index: Index,
+        config: PlanConfig,
+        writer: Writer,
+        status: Arc<Status>,
+    ) -> Self {
         let desired = Desired::new(config.clone());
-        Self { index, config, desired, writer, in_doubt: true }
+        Self { index, config, desired, writer, status, in_doubt: true }
     }
 
     /// The objects; changes take effect at the next sync.
@@ -57,6 +63,11 @@ impl Engine {
     pub(crate) fn set_config(&mut self, config: PlanConfig) {
         self.config = config;
         self.in_doubt = true;
+    }
+
+    /// Whether there is anything for the next sync to do.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.in_doubt || self.index.is_changed()
     }
 
     /// Brings the kernel to what the index says.
@@ -75,21 +86,28 @@ impl Engine {
         let report = match outcome {
             Err(error) if error.reaction() == Reaction::Resync && !self.in_doubt => {
                 warn!(error = &error as &dyn std::error::Error, "reading the kernel back");
+                self.status.sync_failed(&error);
                 self.in_doubt = true;
-                self.sync_all().await
+                let mut outcome = self.sync_all().await;
+                if let Ok(report) = &mut outcome {
+                    report.did.repaired = report.did.elements > 0 || report.chains > 0;
+                }
+                outcome
             }
             outcome => outcome,
         };
         self.in_doubt = report.is_err();
-        let report = report?;
+        let Report { services, chains, did } =
+            report.inspect_err(|error| self.status.sync_failed(error))?;
+        self.status.synced(&did);
         info!(
-            services = report.services,
-            elements = report.elements,
-            chains = report.chains,
-            bytes = report.bytes,
-            read_ms = milliseconds(report.read),
-            plan_ms = milliseconds(report.plan),
-            commit_ms = milliseconds(report.commit),
+            services,
+            elements = did.elements,
+            chains,
+            bytes = did.bytes,
+            read_ms = milliseconds(did.read),
+            plan_ms = milliseconds(did.plan),
+            commit_ms = milliseconds(did.commit),
             "synced"
         );
         Ok(())
@@ -108,7 +126,7 @@ impl Engine {
         let touched: Vec<ServiceKey> = updates.iter().map(|(key, _)| key.clone()).collect();
         let changes = self.desired.update(updates);
         self.report_contested(touched.iter());
-        report.plan = started.elapsed();
+        report.did.plan = started.elapsed();
         self.commit(changes, None, &mut report).await?;
         Ok(report)
     }
@@ -127,9 +145,10 @@ impl Engine {
 
     async fn try_sync_all(&mut self) -> Result<Report, WriteError> {
         let mut report = Report::default();
+        report.did.full = true;
         let started = Instant::now();
         let read = on_kernel(&self.writer, Kernel::read_back).await??;
-        report.read = started.elapsed();
+        report.did.read = started.elapsed();
 
         let started = Instant::now();
         let slots = read.actual.slots();
@@ -144,7 +163,7 @@ impl Engine {
         self.report_contested(self.index.service_keys());
         // Off this path: 250,000 elements take a while to free.
         tokio::task::spawn_blocking(move || drop((slots, read.actual)));
-        report.plan = started.elapsed();
+        report.did.plan = started.elapsed();
         self.commit(changes, read.generation, &mut report).await?;
         Ok(report)
     }
@@ -165,10 +184,16 @@ impl Engine {
             .flat_map(|key| self.desired.contested(key))
             .map(|contested| (contested.frontend, contested))
             .collect();
+        let mut lost: BTreeMap<ServiceKey, Vec<String>> = BTreeMap::new();
         for Contested { frontend, owner, losers } in contested.into_values() {
             for svc in losers {
                 warn!(%svc, %frontend, %owner, "not programmed: another Service has this address and port");
+                lost.entry(svc).or_default().push(format!("{frontend} is {owner}'s"));
             }
+        }
+        for (svc, lost) in lost {
+            let message = format!("not programmed, another Service has it: {}", lost.join("; "));
+            self.status.events.service(&svc, Reason::AddressInUse, message);
         }
     }
 
@@ -178,13 +203,13 @@ impl Engine {
         generation: Option<u32>,
         report: &mut Report,
     ) -> Result<(), WriteError> {
-        report.elements = changes.element_operations();
+        report.did.elements = changes.element_operations();
         report.chains = changes.chain_operations();
         let started = Instant::now();
         let Committed { bytes } =
             on_kernel(&self.writer, move |kernel| kernel.commit(&changes, generation)).await??;
-        report.bytes = bytes;
-        report.commit = started.elapsed();
+        report.did.bytes = bytes;
+        report.did.commit = started.elapsed();
         Ok(())
     }
 }

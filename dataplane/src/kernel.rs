@@ -1,7 +1,7 @@
 //! The kernel's side of the table: read it back, change it, remove it. Blocking; see
 //! [`crate::Writer`] for the thread it runs on.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::thread;
 use std::time::Duration;
@@ -140,14 +140,34 @@ impl Kernel {
 
     /// How many connections each Service port has had, by its key in the set.
     pub fn connections(&mut self, family: Family) -> Result<HashMap<Key, u64>, WriteError> {
+        self.count_connections(family, |counts: &mut HashMap<_, _>, element, count| {
+            counts.extend(Key::from_bytes(element.key).map(|key| (key, count)));
+        })
+    }
+
+    /// The same by the names that stand beside the keys, `namespace/name:port`.
+    pub fn named_connections(
+        &mut self,
+        family: Family,
+    ) -> Result<BTreeMap<String, u64>, WriteError> {
+        self.count_connections(family, |counts: &mut BTreeMap<_, _>, element, count| {
+            if let Some(name) = element.comment {
+                *counts.entry(name.to_owned()).or_default() += count;
+            }
+        })
+    }
+
+    fn count_connections<T: Default>(
+        &mut self,
+        family: Family,
+        take: impl Fn(&mut T, &DumpedElement<'_>, u64),
+    ) -> Result<T, WriteError> {
         let set = SetName::Connections.as_str();
         retrying("the connection counters", || {
-            let mut counts = HashMap::new();
+            let mut counts = T::default();
             self.socket.elements(netlink_family(family), TABLE, set, &mut |element| {
-                if let (Some(key), Some((packets, _))) =
-                    (Key::from_bytes(element.key), element.counter)
-                {
-                    counts.insert(key, packets);
+                if let Some((packets, _)) = element.counter {
+                    take(&mut counts, &element, packets);
                 }
             })?;
             Ok(counts)

@@ -4,9 +4,11 @@ mod settings;
 
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use kube::Client;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, error, info};
@@ -16,11 +18,15 @@ use crate::BadInput;
 use crate::cli::RunArgs;
 use crate::cluster::Cluster;
 use crate::config::{ConfigError, ConfigFile, Difference};
+use crate::events::{Events, Reason};
 use crate::files::Files;
-use crate::index::Index;
+use crate::index::{Index, Seen};
+use crate::ready::Blocker;
+use crate::serve::Servers;
+use crate::status::Status;
 use crate::sync::Engine;
-use crate::sysctls;
 use crate::watch::connect;
+use crate::{sysctls, taint};
 use settings::{Settings, tell_ignored};
 
 /// How long after a failed sync the next try is made, doubling up to the longest.
@@ -28,39 +34,53 @@ const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
 
 pub(crate) fn run(args: RunArgs, out: &mut dyn Write) -> anyhow::Result<()> {
-    let RunArgs { config: path, state, once, init_only, cleanup, flags, ignored } = args;
-    if cleanup {
+    if args.cleanup {
         return super::cleanup::run(out);
     }
-    let mut file = ConfigFile::new(path, flags);
+    let mut file = ConfigFile::new(args.config, args.flags);
     let loaded = file.load().map_err(|error| unusable(&file, &error))?;
     let config = loaded.config;
     debug!(config = %config.show(), "configured");
-    tell_ignored(ignored.given().into_iter().chain(loaded.ignored));
-    if init_only {
+    tell_ignored(args.ignored.given().into_iter().chain(loaded.ignored));
+    if args.init_only {
         return Ok(sysctls::apply(Path::new("/"), &config)?);
     }
     let writer = Writer::start().map_err(with_advice)?;
-    let engine = Engine::new(Index::new(&config.node_name), config.plan(), writer);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
     runtime.block_on(async {
-        let source = match state {
-            Some(path) => Source::Files(Files::new(path)),
-            None => {
-                let client =
-                    connect(config.kubeconfig.as_deref(), config.master.as_deref()).await?;
-                Source::Cluster(Box::new(Cluster::new(client, &config.node_name)))
-            }
+        let client = match &args.state {
+            Some(_) => None,
+            None => Some(connect(config.kubeconfig.as_deref(), config.master.as_deref()).await?),
         };
-        if !once {
-            sysctls::apply(Path::new("/"), &config)?;
+        // Who programs once and ends has nobody to tell, and leaves the kernel's settings alone.
+        let events = match &client {
+            Some(client) if !args.once => Events::start(client.clone(), &config.node_name),
+            _ => Events::default(),
+        };
+        let status = Arc::new(Status::new(&config, events));
+        let source = match (args.state, client.clone()) {
+            (Some(path), _) => Source::Files(Files::new(path, status.clone())),
+            (None, Some(client)) => {
+                let cluster = Cluster::new(client, &config.node_name, status.clone());
+                Source::Cluster(Box::new(cluster))
+            }
+            (None, None) => unreachable!("without manifests there is a client"),
+        };
+        let index = Index::new(&config.node_name);
+        let engine = Engine::new(index, config.plan(), writer, status.clone());
+        let mut agent = Agent { source, engine, status };
+        if args.once {
+            return agent.once().await;
         }
-        let settings = Settings::new(config, file);
-        let mut agent = Agent { source, engine, settings };
-        if once { agent.once().await } else { agent.follow().await }
+        sysctls::apply(Path::new("/"), &config)?;
+        let servers = Servers::start(&config, agent.status.clone(), args.metrics_max_services)?;
+        agent.status.events.node(Reason::Starting, String::new());
+        let taint = client.zip(args.remove_taint);
+        let outside = Outside { settings: Settings::new(config, file), servers, taint };
+        agent.follow(outside).await
     })
 }
 
@@ -100,13 +120,29 @@ impl Source {
             Source::Cluster(cluster) => cluster.changed(index).await,
         }
     }
+
+    /// What it has not said yet.
+    fn waiting_for(&self) -> Vec<Blocker> {
+        match self {
+            Source::Files(_) => vec![Blocker::Manifests],
+            Source::Cluster(cluster) => cluster.waiting_for(),
+        }
+    }
 }
 
 /// Carries what the source says to the kernel.
 struct Agent {
     source: Source,
     engine: Engine,
+    status: Arc<Status>,
+}
+
+/// What an agent that stays has besides.
+struct Outside {
     settings: Settings,
+    servers: Servers,
+    /// A taint to remove once the node is ready, and who does it.
+    taint: Option<(Client, String)>,
 }
 
 impl Agent {
@@ -119,47 +155,45 @@ impl Agent {
         self.engine.sync().await.map_err(with_advice)
     }
 
-    async fn follow(&mut self) -> anyhow::Result<()> {
+    async fn follow(&mut self, mut outside: Outside) -> anyhow::Result<()> {
         let mut terminated = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
         let mut interrupted = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
         // A sync under way is left alone: its transaction lands or not, as a whole.
         tokio::select! {
             _ = terminated.recv() => {}
             _ = interrupted.recv() => {}
-            outcome = self.work() => return outcome,
+            outcome = self.work(&mut outside) => return outcome,
         }
         info!("stopped; rules stay in place, `zoneward cleanup` removes them");
         Ok(())
     }
 
-    /// Brings a changed configuration into force.
-    fn reconfigure(&mut self, difference: &Difference) {
-        let config = &self.settings.config;
-        if difference.plan {
-            self.engine.set_config(config.plan());
-        }
-        if difference.sysctls
-            && let Err(error) = sysctls::apply(Path::new("/"), config)
-        {
-            error!("{error}");
-        }
-    }
-
     /// Syncs after every change, and again after a failure. Ends only if that cannot help.
-    async fn work(&mut self) -> anyhow::Result<()> {
+    async fn work(&mut self, outside: &mut Outside) -> anyhow::Result<()> {
         let mut retry = Retry::default();
         let mut complete = false;
+        self.status.wait_for(self.source.waiting_for());
         loop {
             tokio::select! {
-                now = self.source.changed(self.engine.index()) => complete = now,
-                difference = self.settings.changed() => self.reconfigure(&difference),
+                now = self.source.changed(self.engine.index()) => self.took_in(&mut complete, now),
+                difference = outside.settings.changed() => self.reconfigure(outside, &difference),
+                failure = outside.servers.failed() => return Err(failure),
                 () = sleep_until(retry.until.unwrap_or_else(Instant::now)), if retry.until.is_some() => {}
             }
-            if !complete || retry.not_yet() {
+            if !complete || !self.engine.is_behind() {
+                continue;
+            }
+            self.status.queued();
+            if retry.not_yet() {
                 continue;
             }
             match self.engine.sync().await {
-                Ok(()) => retry = Retry::default(),
+                Ok(()) => {
+                    retry = Retry::default();
+                    if let Some((client, key)) = outside.taint.take() {
+                        taint::remove(client, outside.settings.config.node_name.clone(), key);
+                    }
+                }
                 Err(failure) if failure.reaction() == Reaction::Fatal => {
                     return Err(with_advice(failure));
                 }
@@ -173,6 +207,35 @@ impl Agent {
                 }
             }
         }
+    }
+
+    /// Reports what the source brought.
+    fn took_in(&mut self, complete: &mut bool, now: bool) {
+        let Seen { services, slices } = self.engine.index().take_seen();
+        self.status.changed(services, slices);
+        match (*complete, now) {
+            (false, true) => self.status.listed(),
+            (false, false) => self.status.wait_for(self.source.waiting_for()),
+            (true, _) => {}
+        }
+        *complete = now;
+    }
+
+    /// Brings a changed configuration into force.
+    fn reconfigure(&mut self, outside: &Outside, difference: &Difference) {
+        let config = &outside.settings.config;
+        if difference.plan {
+            self.engine.set_config(config.plan());
+        }
+        if difference.servers {
+            outside.servers.reconfigure(config);
+        }
+        if difference.sysctls
+            && let Err(error) = sysctls::apply(Path::new("/"), config)
+        {
+            error!("{error}");
+        }
+        self.status.configured(config);
     }
 }
 
