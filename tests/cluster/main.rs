@@ -4,5 +4,6 @@
 mod install;
 mod node;
 mod smoke;
+mod surface;
 mod watches;
 mod zones;
