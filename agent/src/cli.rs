@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use ipnet::IpNet;
 use zw_plan::PlanConfig;
 
@@ -71,11 +71,11 @@ pub(crate) struct RunArgs {
     pub(crate) once: bool,
 
     /// Make the settings of the kernel that need more than NET_ADMIN, then exit.
-    #[arg(long, conflicts_with = "once")]
+    #[arg(long, conflicts_with = "once", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, action = ArgAction::Set, hide_default_value = true, hide_possible_values = true, value_name = "BOOL")]
     pub(crate) init_only: bool,
 
     /// The same as `zoneward cleanup`.
-    #[arg(long, conflicts_with_all = ["once", "init_only"])]
+    #[arg(long, conflicts_with_all = ["once", "init_only"], num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, action = ArgAction::Set, hide_default_value = true, hide_possible_values = true, value_name = "BOOL")]
     pub(crate) cleanup: bool,
 
     /// At most this many Services in zoneward_service_connections_total, the busiest first.

@@ -61,14 +61,11 @@ pub(crate) fn run(args: RunArgs, out: &mut dyn Write) -> anyhow::Result<()> {
             _ => Events::default(),
         };
         let status = Arc::new(Status::new(&config, events));
-        let source = match (args.state, client.clone()) {
-            (Some(path), _) => Source::Files(Files::new(path, status.clone())),
-            (None, Some(client)) => {
-                let cluster = Cluster::new(client, &config.node_name, status.clone());
-                Source::Cluster(Box::new(cluster))
-            }
-            (None, None) => unreachable!("without manifests there is a client"),
-        };
+        let files = args.state.map(|path| Source::Files(Files::new(path, status.clone())));
+        let cluster = client.clone().map(|client| {
+            Source::Cluster(Box::new(Cluster::new(client, &config.node_name, status.clone())))
+        });
+        let source = files.or(cluster).expect("without manifests there is a client");
         let index = Index::new(&config.node_name);
         let engine = Engine::new(index, config.plan(), writer, status.clone());
         let mut agent = Agent { source, engine, status };

@@ -82,7 +82,7 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "BIT", alias = "iptables-masquerade-bit")]
     pub(crate) masquerade_bit: Option<MarkBit>,
 
-    /// How long a failing change may take before the node counts as unhealthy, halved [default: 30s]
+    /// A change that is not in the kernel after twice this time makes the node unhealthy [default: 30s]
     #[arg(long, value_name = "DURATION", alias = "iptables-sync-period")]
     pub(crate) sync_period: Option<Span>,
 
