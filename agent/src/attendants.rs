@@ -2,10 +2,11 @@
 //! balancers ask for a Service's endpoints answer anew, and node ports on the loopback address, which the
 //! kernel cannot redirect, are relayed. Cost follows the Services that changed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU16;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedSender;
@@ -19,7 +20,9 @@ use crate::flows::Flows;
 use crate::health_ports::{HealthPortFailure, HealthPorts};
 use crate::index::Index;
 use crate::localhost_ports::{Backends, Limits, LocalFrontend, LocalPortFailure, LocalhostPorts};
+use crate::metrics::Policy;
 use crate::side_runtime::SideRuntime;
+use crate::status::Status;
 
 pub(crate) struct Attendants {
     flows: Flows,
@@ -27,6 +30,9 @@ pub(crate) struct Attendants {
     localhost_ports: LocalhostPorts,
     /// Families whose node ports are served on the loopback address too.
     on_localhost: BTreeSet<Family>,
+    /// Services that a local policy leaves without an endpoint on this node.
+    without_local: BTreeMap<(Policy, Family), BTreeSet<ServiceKey>>,
+    status: Arc<Status>,
     /// A large sync must not keep a load balancer waiting for its answer.
     _side: SideRuntime,
 }
@@ -36,17 +42,21 @@ pub(crate) struct Attendants {
 pub(crate) struct Before(BTreeSet<Frontend>);
 
 impl Attendants {
-    /// `healthy`: whether this agent keeps up, which load balancers are told too.
+    /// Whether this agent keeps up is told to load balancers too.
     pub(crate) fn new(
-        healthy: impl Fn() -> bool + Send + Sync + 'static,
+        status: Arc<Status>,
         health_failures: UnboundedSender<HealthPortFailure>,
         localhost_failures: UnboundedSender<LocalPortFailure>,
     ) -> io::Result<Self> {
         let side = SideRuntime::start("servers")?;
         let runtime = side.handle().clone();
         let (limits, nowhere) = (Limits::default(), BTreeSet::new());
+        let asked = status.clone();
+        let healthy = move || asked.is_live();
         Ok(Self {
-            flows: Flows::start(),
+            flows: Flows::start(status.clone()),
+            status,
+            without_local: BTreeMap::new(),
             health_ports: HealthPorts::new(runtime.clone(), nowhere, healthy, health_failures),
             localhost_ports: LocalhostPorts::new(runtime, limits, localhost_failures),
             on_localhost: BTreeSet::new(),
@@ -90,6 +100,7 @@ impl Attendants {
         let mut changed = ChangedUdp::default();
         let mut gone = before;
         for key in keys {
+            self.count_without_local(key, desired);
             let Some((service, slices)) = index.service(key) else {
                 self.health_ports.set(key, None);
                 continue;
@@ -117,6 +128,33 @@ impl Attendants {
         }
         if !changed.is_empty() {
             self.flows.clean(changed);
+        }
+        for ((policy, family), services) in &self.without_local {
+            let services = i64::try_from(services.len()).unwrap_or(i64::MAX);
+            self.status.metrics.no_local_endpoints(*policy, *family, services);
+        }
+    }
+
+    fn count_without_local(&mut self, key: &ServiceKey, desired: &Desired) {
+        let ports = || desired.service(key).into_iter().flat_map(|rules| &rules.ports);
+        for family in Family::BOTH {
+            for policy in [Policy::Internal, Policy::External] {
+                let lacks = |rules: &PortRules| {
+                    let answering = match (&rules.exposure, policy) {
+                        (Exposure::Cluster, Policy::Internal) => &rules.backends,
+                        (Exposure::ExternalLocal { local }, Policy::External) => local,
+                        _ => return false,
+                    };
+                    let of_family = rules.frontend.family() == family;
+                    of_family && rules.has_endpoints && answering.is_empty()
+                };
+                let services = self.without_local.entry((policy, family)).or_default();
+                if ports().any(lacks) {
+                    services.insert(key.clone());
+                } else {
+                    services.remove(key);
+                }
+            }
         }
     }
 }

@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use ipnet::IpNet;
 use zw_plan::{PlanConfig, Pods};
 
 use crate::commands::simulate::SimulateArgs;
 use crate::config::{Flags, IgnoredFlags};
+use crate::metrics::connections::DEFAULT_LIMIT;
 
 /// A node-local Service proxy for Kubernetes: a kube-proxy replacement that programs nftables through
 /// netlink.
@@ -70,12 +71,21 @@ pub(crate) struct RunArgs {
     pub(crate) once: bool,
 
     /// Make the settings of the kernel that need more than NET_ADMIN, then exit.
-    #[arg(long, conflicts_with = "once")]
+    #[arg(long, conflicts_with = "once", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, action = ArgAction::Set, hide_default_value = true, hide_possible_values = true, value_name = "BOOL")]
     pub(crate) init_only: bool,
 
     /// The same as `zoneward cleanup`.
-    #[arg(long, conflicts_with_all = ["once", "init_only"])]
+    #[arg(long, conflicts_with_all = ["once", "init_only"], num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, action = ArgAction::Set, hide_default_value = true, hide_possible_values = true, value_name = "BOOL")]
     pub(crate) cleanup: bool,
+
+    /// At most this many Services in zoneward_service_connections_total, the busiest first.
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_LIMIT)]
+    pub(crate) metrics_max_services: usize,
+
+    /// Take this taint off the Node after the first sync. Needs the right to patch Nodes, which
+    /// deploy/base does not give.
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["state", "once"])]
+    pub(crate) remove_taint: Option<String>,
 
     #[command(flatten)]
     pub(crate) flags: Flags,

@@ -7,6 +7,7 @@
 //!    the node takes its new place and the old watches end, in one sync.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Instant;
 
 use tokio::sync::mpsc;
@@ -15,6 +16,8 @@ use tracing::{debug, info, warn};
 use crate::convert::{Body, Content, Kind, Node, Object, ObjectId, Problem};
 use crate::holders::Holders;
 use crate::index::Index;
+use crate::ready::Blocker;
+use crate::status::Status;
 use crate::watch::{Place, Received, Seen, StreamEvent, StreamId, Watch, Watches, Wire};
 
 /// How much is taken in before a sync, so that an endless stream of changes cannot put it off.
@@ -33,6 +36,7 @@ pub(crate) struct Cluster {
     /// Those that will take over once they have listed.
     next: Option<Slices>,
     node_object: Option<Box<Node>>,
+    status: Arc<Status>,
     /// Complained about in this version already.
     complained: HashSet<(ObjectId, u64)>,
     received: Received,
@@ -46,7 +50,12 @@ struct Slices {
 }
 
 impl Cluster {
-    pub(crate) fn new(client: kube::Client, received: Received, node_name: &str) -> Self {
+    pub(crate) fn new(
+        client: kube::Client,
+        received: Received,
+        node_name: &str,
+        status: Arc<Status>,
+    ) -> Self {
         let (mut watches, seen) = Watches::new(client);
         let (node, services) = (watches.node(node_name), watches.services());
         let service_cidrs = watches.service_cidrs();
@@ -60,6 +69,7 @@ impl Cluster {
             slices: None,
             next: None,
             node_object: None,
+            status,
             complained: HashSet::new(),
             received,
             complete: false,
@@ -97,7 +107,7 @@ impl Cluster {
             }
         }
         self.move_if_ready(index);
-        let complete = self.is_complete();
+        let complete = self.waiting_for().is_empty();
         if complete && !self.complete {
             info!(received_bytes = %self.received(), "everything is listed");
         } else {
@@ -107,21 +117,26 @@ impl Cluster {
         complete
     }
 
+    /// What has not been listed yet.
+    pub(crate) fn waiting_for(&self) -> Vec<Blocker> {
+        let listed = |watch: &Watch| self.holders.is_complete(watch.id);
+        let slices = self.slices.as_ref();
+        let slices = slices.is_some_and(|slices| slices.watches.iter().all(listed));
+        let lists = [
+            (listed(&self.node), Blocker::Nodes),
+            (listed(&self.services), Blocker::Services),
+            (listed(&self.service_cidrs), Blocker::ServiceCidrs),
+            (slices, Blocker::EndpointSlices),
+        ];
+        lists.into_iter().filter(|(listed, _)| !listed).map(|(_, blocker)| blocker).collect()
+    }
+
     fn is_running(&self, stream: StreamId) -> bool {
         let slices = self.slices.iter().chain(&self.next).flat_map(|slices| &slices.watches);
         [&self.node, &self.services, &self.service_cidrs]
             .into_iter()
             .chain(slices)
             .any(|watch| watch.id == stream)
-    }
-
-    fn is_complete(&self) -> bool {
-        let listed = |watch: &Watch| self.holders.is_complete(watch.id);
-        let slices = self.slices.as_ref();
-        listed(&self.node)
-            && listed(&self.services)
-            && listed(&self.service_cidrs)
-            && slices.is_some_and(|slices| slices.watches.iter().all(listed))
     }
 
     fn take(&mut self, Seen { stream, event }: Seen, index: &mut Index) {
@@ -227,6 +242,7 @@ impl Cluster {
             let more = problems.len() - named.len();
             let more = if more > 0 { format!("; and {more} more") } else { String::new() };
             warn!(object = %id, "{}{more}", named.join("; "));
+            self.status.rejected(id.kind);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What the operator wants, from kube-proxy's configuration file and flags: one validated [`Config`].
 //!
-//! [`file`] and [`flags`] read, [`values`] knows how single values are written, and here they come
+//! [`mod@file`] and [`flags`] read, [`values`] knows how single values are written, and here they come
 //! together: a flag wins over the file, the file over the default. Nothing here touches the kernel.
 
 mod file;

@@ -2,13 +2,16 @@
 //! takes the rest into the index.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use tracing::warn;
 
 use crate::index::Index;
+use crate::metrics::Rejected;
 use crate::state::StateSource;
+use crate::status::Status;
 
 /// How often the files are looked at.
 const LOOK: Duration = Duration::from_millis(100);
@@ -19,13 +22,14 @@ pub(crate) struct Files {
     looks: Interval,
     /// How many parts of the input could not be used so far.
     complaints: usize,
+    status: Arc<Status>,
 }
 
 impl Files {
-    pub(crate) fn new(path: PathBuf) -> Self {
+    pub(crate) fn new(path: PathBuf, status: Arc<Status>) -> Self {
         let mut looks = interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { source: StateSource::new(path), looks, complaints: 0 }
+        Self { source: StateSource::new(path), looks, complaints: 0, status }
     }
 
     /// Where it looks.
@@ -41,6 +45,7 @@ impl Files {
         for complaint in &delta.complaints {
             self.complaints += 1;
             warn!(left_out = self.complaints, "{complaint}");
+            self.status.metrics.rejected(Rejected::Manifest);
         }
         delta.events.into_iter().for_each(|event| index.accept(event));
         self.source.has_been_read()

@@ -12,6 +12,7 @@ use zw_dataplane::{FlowTable, TrackedFlow};
 use zw_model::{Family, Protocol};
 
 use crate::conntrack_cleanup::{ChangedUdp, Flow};
+use crate::status::Status;
 
 /// How often a look that the kernel interrupted is begun again.
 const ATTEMPTS: usize = 5;
@@ -36,10 +37,11 @@ struct Waiting {
 }
 
 impl Flows {
-    pub(crate) fn start() -> Self {
+    pub(crate) fn start(status: Arc<Status>) -> Self {
         let shared = Arc::new(Shared::default());
         let of_thread = shared.clone();
-        let started = thread::Builder::new().name("flows".into()).spawn(move || of_thread.work());
+        let work = move || of_thread.work(&status);
+        let started = thread::Builder::new().name("flows".into()).spawn(work);
         if let Err(error) = started {
             warn!(%error, "no thread for stale UDP flows: they stay until they expire");
         }
@@ -71,7 +73,7 @@ impl Shared {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn work(&self) {
+    fn work(&self, status: &Status) {
         loop {
             let nothing = |waiting: &mut Waiting| waiting.changed.is_empty() && !waiting.ended;
             let waiting = self.woken.wait_while(self.lock(), nothing);
@@ -82,25 +84,26 @@ impl Shared {
             let changed = std::mem::take(&mut waiting.changed);
             let node_addresses = waiting.node_addresses.clone();
             drop(waiting);
-            clean(&changed, &node_addresses);
+            clean(&changed, &node_addresses, status);
         }
     }
 }
 
-fn clean(changed: &ChangedUdp, node_addresses: &BTreeSet<IpAddr>) {
-    let started = Instant::now();
+fn clean(changed: &ChangedUdp, node_addresses: &BTreeSet<IpAddr>, status: &Status) {
     for family in changed.families() {
+        let started = Instant::now();
         let mut outcome = Ok(0);
         for _ in 0..ATTEMPTS {
             outcome = clean_family(changed, node_addresses, family);
-            if outcome.as_ref().is_ok_and(|_| true) {
+            if outcome.is_ok() {
                 break;
             }
         }
         match outcome {
             Ok(deleted) => {
-                let elapsed_ms = started.elapsed().as_millis() as u64;
-                debug!(%family, deleted, elapsed_ms, "stale UDP flows removed");
+                let took = started.elapsed();
+                debug!(%family, deleted, elapsed_ms = took.as_millis() as u64, "stale UDP flows removed");
+                status.metrics.conntrack_reconciled(family, took, deleted as u64);
             }
             Err(error) => {
                 let error = &error as &dyn std::error::Error;

@@ -28,6 +28,14 @@ pub(crate) struct Index {
     changed: Changed,
     /// What triggered a change before this is history.
     since: Option<SystemTime>,
+    seen: Seen,
+}
+
+/// How many objects came, changed or went.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) services: u64,
+    pub(crate) slices: u64,
 }
 
 /// A Service and its slices; either may come first.
@@ -93,6 +101,7 @@ impl Index {
 
     /// Takes in a new or changed object.
     pub(crate) fn apply(&mut self, object: Object) {
+        self.count(object.id.kind);
         match object.body {
             Body::Service(service) => self.apply_service(service),
             Body::Slice(slice) => self.apply_slice(slice, object.triggered),
@@ -108,12 +117,17 @@ impl Index {
                     self.changed.surroundings = true;
                 }
             }
-            Body::Irrelevant => self.delete(&object.id),
+            Body::Irrelevant => self.remove(&object.id),
         }
     }
 
     /// Forgets an object.
     pub(crate) fn delete(&mut self, id: &ObjectId) {
+        self.count(id.kind);
+        self.remove(id);
+    }
+
+    fn remove(&mut self, id: &ObjectId) {
         let (namespace, name) = (id.namespace.clone(), id.name.clone());
         match id.kind {
             Kind::Service => {
@@ -159,6 +173,24 @@ impl Index {
             (self.node.zone, self.node.region) = (zone, region);
             self.changed.services = Touched::All;
         }
+    }
+
+    /// How much came in since the last call.
+    pub(crate) fn take_seen(&mut self) -> Seen {
+        std::mem::take(&mut self.seen)
+    }
+
+    fn count(&mut self, kind: Kind) {
+        match kind {
+            Kind::Service => self.seen.services += 1,
+            Kind::EndpointSlice => self.seen.slices += 1,
+            Kind::Node | Kind::ServiceCidr => {}
+        }
+    }
+
+    /// Whether anything was touched since the changes were last taken.
+    pub(crate) fn is_changed(&self) -> bool {
+        self.changed != Changed::default()
     }
 
     /// What was touched since the last call.

@@ -5,12 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::oneshot;
 use tracing::{debug, info, warn};
 use zw_dataplane::{Committed, Kernel, Reaction, WriteError, Writer};
-use zw_model::ServiceKey;
+use zw_model::{Family, ServiceKey};
 use zw_plan::{
     Changes, Contested, Desired, Frontend, ServiceRules, Slots, Surroundings, bring_to,
     plan_service,
@@ -20,7 +21,10 @@ use crate::addresses::NodePortConfig;
 use crate::around::Around;
 use crate::attendants::Attendants;
 use crate::config::Config;
+use crate::events::Reason;
 use crate::index::{Changed, Index, Touched};
+use crate::metrics::SyncReport;
+use crate::status::Status;
 
 /// How often a full sync that somebody else's change overtook is begun again at once.
 const ATTEMPTS: usize = 5;
@@ -35,8 +39,11 @@ pub(crate) struct Engine {
     attendants: Attendants,
     desired: Desired,
     writer: Writer,
+    status: Arc<Status>,
     /// The kernel's state is unknown or not what `desired` was when it was last written.
     in_doubt: bool,
+    /// When the pods of Services changed that are not in the kernel yet.
+    triggered: BTreeMap<ServiceKey, SystemTime>,
     /// The configuration or the node's addresses may have changed.
     look_around: bool,
 }
@@ -45,12 +52,8 @@ pub(crate) struct Engine {
 #[derive(Debug, Default)]
 struct Report {
     services: usize,
-    elements: usize,
     chains: usize,
-    bytes: usize,
-    read: Duration,
-    plan: Duration,
-    commit: Duration,
+    did: SyncReport,
 }
 
 impl Engine {
@@ -61,6 +64,7 @@ impl Engine {
         local: BTreeSet<IpAddr>,
         attendants: Attendants,
         writer: Writer,
+        status: Arc<Status>,
     ) -> Self {
         let around = Around::new(&config, index.node(), &local, index.service_ranges());
         let desired = Desired::new(around.plan.clone(), around.surroundings.clone());
@@ -72,6 +76,8 @@ impl Engine {
             attendants,
             desired,
             writer,
+            status,
+            triggered: BTreeMap::new(),
             in_doubt: true,
             look_around: true,
         }
@@ -94,10 +100,18 @@ impl Engine {
         self.look_around = true;
     }
 
+    /// Whether there is anything for the next sync to do.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.in_doubt || self.look_around || self.index.is_changed()
+    }
+
     /// Brings the kernel to what the index says.
     pub(crate) async fn sync(&mut self) -> Result<(), WriteError> {
         let Changed { mut services, surroundings, triggered } = self.index.take_changed();
-        debug!(triggered = triggered.len(), eligible = ?self.index.node_is_eligible(), "syncing");
+        for (key, at) in triggered {
+            let earliest = self.triggered.entry(key).or_insert(at);
+            *earliest = at.min(*earliest);
+        }
         let mut around = None;
         if surroundings || self.look_around {
             let everything;
@@ -109,7 +123,10 @@ impl Engine {
         }
         let outcome = match services {
             _ if self.in_doubt => self.sync_all().await,
-            Touched::Some(keys) if keys.is_empty() && around.is_none() => return Ok(()),
+            Touched::Some(keys) if keys.is_empty() && around.is_none() => {
+                self.status.settled();
+                return Ok(());
+            }
             Touched::Some(keys) => self.sync_changed(keys, around).await,
             Touched::All => {
                 // Also those that went in the same batch.
@@ -120,24 +137,44 @@ impl Engine {
         let report = match outcome {
             Err(error) if error.reaction() == Reaction::Resync && !self.in_doubt => {
                 warn!(error = &error as &dyn std::error::Error, "reading the kernel back");
+                self.status.sync_failed(&error);
                 self.in_doubt = true;
-                self.sync_all().await
+                let mut outcome = self.sync_all().await;
+                if let Ok(report) = &mut outcome {
+                    report.did.repaired = report.did.elements > 0 || report.chains > 0;
+                }
+                outcome
             }
             outcome => outcome,
         };
         self.in_doubt = report.is_err();
-        let report = report?;
+        let Report { services, chains, did } =
+            report.inspect_err(|error| self.status.sync_failed(error))?;
+        self.status.synced(&did);
+        self.report_latency();
         info!(
-            services = report.services,
-            elements = report.elements,
-            chains = report.chains,
-            bytes = report.bytes,
-            read_ms = milliseconds(report.read),
-            plan_ms = milliseconds(report.plan),
-            commit_ms = milliseconds(report.commit),
+            services,
+            elements = did.elements,
+            chains,
+            bytes = did.bytes,
+            read_ms = milliseconds(did.read),
+            plan_ms = milliseconds(did.plan),
+            commit_ms = milliseconds(did.commit),
             "synced"
         );
         Ok(())
+    }
+
+    /// How long it took from a pod's change until the kernel knew.
+    fn report_latency(&mut self) {
+        let now = SystemTime::now();
+        for (key, at) in std::mem::take(&mut self.triggered) {
+            let Some((service, _)) = self.index.service(&key) else { continue };
+            let took = now.duration_since(at).unwrap_or_default();
+            for family in Family::BOTH.into_iter().filter(|f| service.cluster_ip(*f).is_some()) {
+                self.status.metrics.programmed(family, took);
+            }
+        }
     }
 
     /// Sees where the node is now. What is given back costs elements only, unless every Service is to be
@@ -178,7 +215,7 @@ impl Engine {
             changes.absorb(self.desired.surround(around));
         }
         self.report_contested(keys.iter());
-        report.plan = started.elapsed();
+        report.did.plan = started.elapsed();
         self.commit(changes, None, &mut report).await?;
         self.attendants.attend(&self.index, &self.desired, keys.iter(), before);
         Ok(report)
@@ -198,9 +235,10 @@ impl Engine {
 
     async fn try_sync_all(&mut self) -> Result<Report, WriteError> {
         let mut report = Report::default();
+        report.did.full = true;
         let started = Instant::now();
         let read = on_kernel(&self.writer, Kernel::read_back).await??;
-        report.read = started.elapsed();
+        report.did.read = started.elapsed();
 
         let started = Instant::now();
         let slots = read.actual.slots();
@@ -217,7 +255,7 @@ impl Engine {
         self.report_contested(self.index.service_keys());
         // Off this path: 250,000 elements take a while to free.
         tokio::task::spawn_blocking(move || drop((slots, read.actual)));
-        report.plan = started.elapsed();
+        report.did.plan = started.elapsed();
         self.commit(changes, read.generation, &mut report).await?;
         let keys = gone.iter().chain(self.index.service_keys());
         self.attendants.attend(&self.index, &self.desired, keys, before);
@@ -240,10 +278,16 @@ impl Engine {
             .flat_map(|key| self.desired.contested(key))
             .map(|contested| (contested.frontend, contested))
             .collect();
+        let mut lost: BTreeMap<ServiceKey, Vec<String>> = BTreeMap::new();
         for Contested { frontend, owner, losers } in contested.into_values() {
             for svc in losers {
                 warn!(%svc, %frontend, %owner, "not programmed: another Service has this address and port");
+                lost.entry(svc).or_default().push(format!("{frontend} is {owner}'s"));
             }
+        }
+        for (svc, lost) in lost {
+            let message = format!("not programmed, another Service has it: {}", lost.join("; "));
+            self.status.events.service(&svc, Reason::AddressInUse, message);
         }
     }
 
@@ -253,13 +297,13 @@ impl Engine {
         generation: Option<u32>,
         report: &mut Report,
     ) -> Result<(), WriteError> {
-        report.elements = changes.element_operations();
+        report.did.elements = changes.element_operations();
         report.chains = changes.chain_operations();
         let started = Instant::now();
         let Committed { bytes } =
             on_kernel(&self.writer, move |kernel| kernel.commit(&changes, generation)).await??;
-        report.bytes = bytes;
-        report.commit = started.elapsed();
+        report.did.bytes = bytes;
+        report.did.commit = started.elapsed();
         Ok(())
     }
 }

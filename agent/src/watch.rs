@@ -17,7 +17,7 @@ use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, watcher};
-use kube::{Api, Client, Config, Resource};
+use kube::{Api, Client, Config};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -25,7 +25,7 @@ use tracing::{Instrument, info, info_span, warn};
 
 use crate::BadInput;
 use crate::convert::ObjectId;
-pub(crate) use received::Received;
+pub(crate) use received::{Received, Resource};
 pub(crate) use wire::Wire;
 use wire::{EndpointSlice, Node, Service, ServiceCidr};
 
@@ -181,7 +181,12 @@ impl Watches {
 
     fn start<K>(&mut self, config: watcher::Config, need: Need) -> Watch
     where
-        K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
+        K: kube::Resource<DynamicType = ()>
+            + Clone
+            + std::fmt::Debug
+            + DeserializeOwned
+            + Send
+            + 'static,
         K: Into<Wire>,
     {
         let id = StreamId(self.next);
@@ -274,7 +279,11 @@ fn describe(error: &watcher::Error) -> String {
 pub(crate) async fn list_all(client: Client) -> anyhow::Result<Vec<Wire>> {
     async fn list<K>(client: &Client) -> anyhow::Result<Vec<Wire>>
     where
-        K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Into<Wire>,
+        K: kube::Resource<DynamicType = ()>
+            + Clone
+            + std::fmt::Debug
+            + DeserializeOwned
+            + Into<Wire>,
     {
         let listed = Api::<K>::all(client.clone()).list(&Default::default()).await;
         let listed = listed.with_context(|| format!("cannot list {}", K::plural(&())))?;

@@ -1,7 +1,7 @@
 //! The kernel's side of the table: read it back, change it, remove it. Blocking; see
 //! [`crate::Writer`] for the thread it runs on.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::thread;
 use std::time::Duration;
@@ -209,14 +209,46 @@ impl Kernel {
         family: Family,
         set: SetName,
     ) -> Result<HashMap<Key, u64>, WriteError> {
+        self.count_connections(family, set, |counts: &mut HashMap<_, _>, element, count| {
+            counts.extend(Key::from_bytes(element.key).map(|key| (key, count)));
+        })
+    }
+
+    /// The same by the names that stand beside the keys, `namespace/name:port`.
+    pub fn named_connections(
+        &mut self,
+        family: Family,
+    ) -> Result<BTreeMap<String, u64>, WriteError> {
+        let mut all: BTreeMap<String, u64> = BTreeMap::new();
+        for set in [SetName::Connections, SetName::NodePortConnections] {
+            let of_set = self.count_connections(
+                family,
+                set,
+                |counts: &mut BTreeMap<String, u64>, element, count| {
+                    if let Some(name) = element.comment {
+                        *counts.entry(name.to_owned()).or_default() += count;
+                    }
+                },
+            )?;
+            for (name, count) in of_set {
+                *all.entry(name).or_default() += count;
+            }
+        }
+        Ok(all)
+    }
+
+    fn count_connections<T: Default>(
+        &mut self,
+        family: Family,
+        set: SetName,
+        take: impl Fn(&mut T, &DumpedElement<'_>, u64),
+    ) -> Result<T, WriteError> {
+        let set = set.as_str();
         retrying("the connection counters", || {
-            let mut counts = HashMap::new();
-            let set = set.as_str();
+            let mut counts = T::default();
             self.socket.elements(netlink_family(family), TABLE, set, &mut |element| {
-                if let (Some(key), Some((packets, _))) =
-                    (Key::from_bytes(element.key), element.counter)
-                {
-                    counts.insert(key, packets);
+                if let Some((packets, _)) = element.counter {
+                    take(&mut counts, &element, packets);
                 }
             })?;
             Ok(counts)

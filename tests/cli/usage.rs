@@ -105,6 +105,19 @@ fn the_node_name_may_come_from_the_environment() {
 }
 
 #[test]
+fn kube_proxys_way_to_clean_up_works_too() {
+    let namespace = Namespace::new().unwrap();
+    once(&namespace, &golden("dual-stack")).success();
+    for (flag, said) in [
+        ("--cleanup", "removed the IPv4 table zoneward\nremoved the IPv6 table zoneward\n"),
+        ("--cleanup=true", "nothing to remove\n"),
+    ] {
+        let ended = Ended::of(&run_in(&namespace, &["run", flag])).success();
+        assert_eq!(ended.out, said, "{flag}");
+    }
+}
+
+#[test]
 fn a_filter_that_is_no_service_is_bad_usage() {
     for filter in ["web", "web/", "/api", "/", "", "web/api/http", "web//api", "web/api:", ":80"] {
         let error =

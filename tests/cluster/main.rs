@@ -8,5 +8,6 @@ mod install_rights;
 mod memory;
 mod node;
 mod smoke;
+mod surface;
 mod watches;
 mod zones;

@@ -4,9 +4,11 @@ mod settings;
 
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, bail};
+use kube::Client;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Instant, sleep_until};
@@ -19,13 +21,18 @@ use crate::attendants::Attendants;
 use crate::cli::RunArgs;
 use crate::cluster::Cluster;
 use crate::config::{ConfigError, ConfigFile, Difference};
+use crate::events::{Events, Reason};
 use crate::files::Files;
+use crate::health::NodeState;
 use crate::health_ports::HealthPortFailure;
-use crate::index::Index;
+use crate::index::{Index, Seen};
 use crate::localhost_ports::LocalPortFailure;
+use crate::ready::Blocker;
+use crate::serve::Servers;
+use crate::status::Status;
 use crate::sync::Engine;
-use crate::sysctls;
 use crate::watch::connect;
+use crate::{sysctls, taint};
 use settings::{Settings, tell_ignored};
 
 /// How long after a failed sync the next try is made, doubling up to the longest.
@@ -33,16 +40,15 @@ const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
 
 pub(crate) fn run(args: RunArgs, out: &mut dyn Write) -> anyhow::Result<()> {
-    let RunArgs { config: path, state, once, init_only, cleanup, flags, ignored } = args;
-    if cleanup {
+    if args.cleanup {
         return super::cleanup::run(out);
     }
-    let mut file = ConfigFile::new(path, flags);
+    let mut file = ConfigFile::new(args.config, args.flags);
     let loaded = file.load().map_err(|error| unusable(&file, &error))?;
     let config = loaded.config;
     debug!(config = %config.show(), "configured");
-    tell_ignored(ignored.given().into_iter().chain(loaded.ignored));
-    if init_only {
+    tell_ignored(args.ignored.given().into_iter().chain(loaded.ignored));
+    if args.init_only {
         return Ok(sysctls::apply(Path::new("/"), &config)?);
     }
     let writer = Writer::start().map_err(with_advice)?;
@@ -51,28 +57,45 @@ pub(crate) fn run(args: RunArgs, out: &mut dyn Write) -> anyhow::Result<()> {
         .build()
         .context("cannot start the runtime")?;
     runtime.block_on(async {
-        let source = match state {
-            Some(path) => Source::Files(Files::new(path)),
-            None => {
-                let (client, received) =
-                    connect(config.kubeconfig.as_deref(), config.master.as_deref()).await?;
-                Source::Cluster(Box::new(Cluster::new(client, received, &config.node_name)))
-            }
+        let connected = match &args.state {
+            Some(_) => None,
+            None => Some(connect(config.kubeconfig.as_deref(), config.master.as_deref()).await?),
         };
-        if !once {
-            sysctls::apply(Path::new("/"), &config)?;
-        }
+        let (client, received) = connected.unzip();
+        // Who programs once and ends has nobody to tell, and leaves the kernel's settings alone.
+        let events = match &client {
+            Some(client) if !args.once => Events::start(client.clone(), &config.node_name),
+            _ => Events::default(),
+        };
+        let status = Arc::new(Status::new(&config, events));
+        let source = match (args.state, client.clone().zip(received)) {
+            (None, Some((client, received))) => {
+                let cluster = Cluster::new(client, received, &config.node_name, status.clone());
+                Source::Cluster(Box::new(cluster))
+            }
+            (path, _) => Source::Files(Files::new(path.unwrap_or_default(), status.clone())),
+        };
         let index = Index::new(&config.node_name).ignore_triggers_before(SystemTime::now());
         let addresses = Addresses::follow().await?;
         let (health_failures, failed_health) = unbounded_channel();
         let (localhost_failures, failed_localhost) = unbounded_channel();
-        let attendants = Attendants::new(|| true, health_failures, localhost_failures)
+        let asked = status.clone();
+        let attendants = Attendants::new(asked, health_failures, localhost_failures)
             .context("cannot start a thread for servers")?;
-        let engine = Engine::new(index, config.clone(), addresses.local(), attendants, writer);
+        let local = addresses.local();
+        let engine = Engine::new(index, config.clone(), local, attendants, writer, status.clone());
+        let mut agent = Agent { source, engine, status };
+        if args.once {
+            return agent.once().await;
+        }
+        sysctls::apply(Path::new("/"), &config)?;
+        let servers = Servers::start(&config, agent.status.clone(), args.metrics_max_services)?;
+        agent.status.events.node(Reason::Starting, String::new());
+        let taint = client.zip(args.remove_taint);
         let settings = Settings::new(config, file);
-        let mut agent =
-            Agent { source, engine, settings, addresses, failed_health, failed_localhost };
-        if once { agent.once().await } else { agent.follow().await }
+        let outside =
+            Outside { settings, servers, taint, addresses, failed_health, failed_localhost };
+        agent.follow(outside).await
     })
 }
 
@@ -112,13 +135,29 @@ impl Source {
             Source::Cluster(cluster) => cluster.changed(index).await,
         }
     }
+
+    /// What it has not said yet.
+    fn waiting_for(&self) -> Vec<Blocker> {
+        match self {
+            Source::Files(_) => vec![Blocker::Manifests],
+            Source::Cluster(cluster) => cluster.waiting_for(),
+        }
+    }
 }
 
 /// Carries what the source says to the kernel.
 struct Agent {
     source: Source,
     engine: Engine,
+    status: Arc<Status>,
+}
+
+/// What an agent that stays has besides.
+struct Outside {
     settings: Settings,
+    servers: Servers,
+    /// A taint to remove once the node is ready, and who does it.
+    taint: Option<(Client, String)>,
     addresses: Addresses,
     /// Ports that could not be opened.
     failed_health: UnboundedReceiver<HealthPortFailure>,
@@ -135,56 +174,55 @@ impl Agent {
         self.engine.sync().await.map_err(with_advice)
     }
 
-    async fn follow(&mut self) -> anyhow::Result<()> {
+    async fn follow(&mut self, mut outside: Outside) -> anyhow::Result<()> {
         let mut terminated = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
         let mut interrupted = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
         // A sync under way is left alone: its transaction lands or not, as a whole.
         tokio::select! {
             _ = terminated.recv() => {}
             _ = interrupted.recv() => {}
-            outcome = self.work() => return outcome,
+            outcome = self.work(&mut outside) => return outcome,
         }
         info!("stopped; rules stay in place, `zoneward cleanup` removes them");
         Ok(())
     }
 
-    /// Brings a changed configuration into force.
-    fn reconfigure(&mut self, difference: &Difference) {
-        let config = &self.settings.config;
-        self.engine.set_config(config.clone());
-        if difference.sysctls
-            && let Err(error) = sysctls::apply(Path::new("/"), config)
-        {
-            error!("{error}");
-        }
-    }
-
     /// Syncs after every change, and again after a failure. Ends only if that cannot help.
-    async fn work(&mut self) -> anyhow::Result<()> {
+    async fn work(&mut self, outside: &mut Outside) -> anyhow::Result<()> {
         let mut retry = Retry::default();
         let mut complete = false;
+        self.status.wait_for(self.source.waiting_for());
         loop {
             tokio::select! {
-                now = self.source.changed(self.engine.index()) => complete = now,
-                difference = self.settings.changed() => self.reconfigure(&difference),
-                _ = self.addresses.changed() => {
-                    self.engine.set_addresses(self.addresses.local());
+                now = self.source.changed(self.engine.index()) => self.took_in(&mut complete, now),
+                difference = outside.settings.changed() => self.reconfigure(outside, &difference),
+                failure = outside.servers.failed() => return Err(failure),
+                _ = outside.addresses.changed() => {
+                    self.engine.set_addresses(outside.addresses.local());
                 }
-                Some(failure) = self.failed_health.recv() => {
+                Some(failure) = outside.failed_health.recv() => {
                     warn!("{failure}");
-                    continue;
+                    let (service, reason) =
+                        (&failure.service, Reason::FailedToStartServiceHealthcheck);
+                    self.status.events.service(service, reason, failure.to_string());
                 }
-                Some(failure) = self.failed_localhost.recv() => {
-                    warn!("{failure}");
-                    continue;
-                }
+                Some(failure) = outside.failed_localhost.recv() => warn!("{failure}"),
                 () = sleep_until(retry.until.unwrap_or_else(Instant::now)), if retry.until.is_some() => {}
             }
-            if !complete || retry.not_yet() {
+            if !complete || !self.engine.is_behind() {
+                continue;
+            }
+            self.status.queued();
+            if retry.not_yet() {
                 continue;
             }
             match self.engine.sync().await {
-                Ok(()) => retry = Retry::default(),
+                Ok(()) => {
+                    retry = Retry::default();
+                    if let Some((client, key)) = outside.taint.take() {
+                        taint::remove(client, outside.settings.config.node_name.clone(), key);
+                    }
+                }
                 Err(failure) if failure.reaction() == Reaction::Fatal => {
                     return Err(with_advice(failure));
                 }
@@ -198,6 +236,37 @@ impl Agent {
                 }
             }
         }
+    }
+
+    /// Reports what the source brought.
+    fn took_in(&mut self, complete: &mut bool, now: bool) {
+        let Seen { services, slices } = self.engine.index().take_seen();
+        self.status.changed(services, slices);
+        self.status.node(NodeState::of(self.engine.index().node_is_eligible()));
+        if let Source::Cluster(cluster) = &self.source {
+            self.status.metrics.received(cluster.received());
+        }
+        match (*complete, now) {
+            (false, true) => self.status.listed(),
+            (false, false) => self.status.wait_for(self.source.waiting_for()),
+            (true, _) => {}
+        }
+        *complete = now;
+    }
+
+    /// Brings a changed configuration into force.
+    fn reconfigure(&mut self, outside: &Outside, difference: &Difference) {
+        let config = &outside.settings.config;
+        self.engine.set_config(config.clone());
+        if difference.servers {
+            outside.servers.reconfigure(config);
+        }
+        if difference.sysctls
+            && let Err(error) = sysctls::apply(Path::new("/"), config)
+        {
+            error!("{error}");
+        }
+        self.status.configured(config);
     }
 }
 

@@ -93,7 +93,7 @@ pub(crate) struct Flags {
     #[arg(long, value_enum)]
     pub(crate) balance: Option<BalanceFlag>,
 
-    /// How long a failing change may take before the node counts as unhealthy, halved [default: 30s]
+    /// A change that is not in the kernel after twice this time makes the node unhealthy [default: 30s]
     #[arg(long, value_name = "DURATION", alias = "iptables-sync-period")]
     pub(crate) sync_period: Option<Span>,
 

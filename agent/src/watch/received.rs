@@ -14,7 +14,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 /// What is asked for; the label of a metric.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Resource {
     Services,
     EndpointSlices,
@@ -51,6 +51,13 @@ impl Received {
     /// All bytes of lists and watches of a resource.
     pub(crate) fn bytes(&self, resource: Resource) -> u64 {
         self.0[resource as usize].load(Ordering::Relaxed)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of(resource: Resource, bytes: usize) -> Self {
+        let received = Self::default();
+        received.add(resource, bytes);
+        received
     }
 
     fn add(&self, resource: Resource, bytes: usize) {

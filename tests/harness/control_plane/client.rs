@@ -67,7 +67,7 @@ impl Client {
     }
 
     /// A client of a server without encryption.
-    pub(super) fn plain(namespace: &Namespace, base: &str) -> Self {
+    pub fn plain(namespace: &Namespace, base: &str) -> Self {
         Self::with(namespace, base, TlsConfig::default())
     }
 
