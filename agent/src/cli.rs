@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use ipnet::IpNet;
-use zw_plan::PlanConfig;
+use zw_plan::{PlanConfig, Pods};
 
 use crate::commands::simulate::SimulateArgs;
+use crate::config::{Flags, IgnoredFlags};
 
 /// A node-local Service proxy for Kubernetes: a kube-proxy replacement that programs nftables through
 /// netlink.
@@ -34,7 +35,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run the agent: program this node's kernel and keep it up to date
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Show what is programmed, per Service
     DumpRules(DumpRulesArgs),
     /// Probe the kernel and the permissions, one line per capability
@@ -56,33 +57,31 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// This node's name, as in the Node object.
-    #[arg(long, env = "NODE_NAME", value_name = "NAME", alias = "hostname-override")]
-    pub(crate) node_name: String,
+    /// kube-proxy's KubeProxyConfiguration, YAML or JSON, followed while it changes. Flags win over it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
 
     /// A file or folder of manifests instead of a cluster, followed while it changes.
     #[arg(long, value_name = "PATH")]
     pub(crate) state: Option<PathBuf>,
 
-    /// How to reach the cluster; without it, as a pod's service account.
-    #[arg(long, value_name = "FILE", conflicts_with = "state")]
-    pub(crate) kubeconfig: Option<PathBuf>,
-
-    /// What programs the kernel.
-    #[arg(long, value_enum, default_value_t = Mode::Nftables, alias = "proxy-mode")]
-    pub(crate) mode: Mode,
-
     /// First full sync, then exit; the rules stay.
     #[arg(long)]
     pub(crate) once: bool,
 
-    #[command(flatten)]
-    pub(crate) plan: PlanArgs,
-}
+    /// Make the settings of the kernel that need more than NET_ADMIN, then exit.
+    #[arg(long, conflicts_with = "once")]
+    pub(crate) init_only: bool,
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum Mode {
-    Nftables,
+    /// The same as `zoneward cleanup`.
+    #[arg(long, conflicts_with_all = ["once", "init_only"])]
+    pub(crate) cleanup: bool,
+
+    #[command(flatten)]
+    pub(crate) flags: Flags,
+
+    #[command(flatten)]
+    pub(crate) ignored: IgnoredFlags,
 }
 
 /// Flags that decide what the rules look like.
@@ -100,8 +99,9 @@ pub(crate) struct PlanArgs {
 impl PlanArgs {
     pub(crate) fn config(&self) -> PlanConfig {
         PlanConfig {
-            pod_ranges: self.cluster_cidr.iter().map(IpNet::trunc).collect(),
+            pods: Pods::Ranges(self.cluster_cidr.iter().map(IpNet::trunc).collect()),
             masquerade_mark: 1 << self.masquerade_bit,
+            ..PlanConfig::default()
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Follows a cluster: watches in, index and holders kept right, a sync whenever something changed.
 //!
 //! 1. Watch this Node; its first list tells the zone and region (or that they are unknown).
-//! 2. Watch Services, and the slices for that place.
+//! 2. Watch Services, ServiceCIDRs, and the slices for that place.
 //! 3. Nothing is written until every one of these watches has listed once.
 //! 4. The node's place changes: the new slice watches start beside the old ones; once they have listed,
 //!    the node takes its new place and the old watches end, in one sync.
@@ -10,12 +10,12 @@ use std::collections::HashSet;
 use std::time::Instant;
 
 use tokio::sync::mpsc;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
-use crate::convert::{Body, Kind, Object, ObjectId, convert, identity};
+use crate::convert::{Body, Content, Kind, Node, Object, ObjectId, Problem};
 use crate::holders::Holders;
 use crate::index::Index;
-use crate::watch::{Place, Seen, StreamEvent, StreamId, Watch, Watches, Wire};
+use crate::watch::{Place, Received, Seen, StreamEvent, StreamId, Watch, Watches, Wire};
 
 /// How much is taken in before a sync, so that an endless stream of changes cannot put it off.
 const MOST_AT_ONCE: usize = 4096;
@@ -27,13 +27,17 @@ pub(crate) struct Cluster {
     holders: Holders,
     node: Watch,
     services: Watch,
+    service_cidrs: Watch,
     /// The slice watches in force, none before the node's first list.
     slices: Option<Slices>,
     /// Those that will take over once they have listed.
     next: Option<Slices>,
-    node_object: Option<Object>,
+    node_object: Option<Box<Node>>,
     /// Complained about in this version already.
     complained: HashSet<(ObjectId, u64)>,
+    received: Received,
+    /// Everything had been listed at the last look.
+    complete: bool,
 }
 
 struct Slices {
@@ -42,20 +46,29 @@ struct Slices {
 }
 
 impl Cluster {
-    pub(crate) fn new(client: kube::Client, node_name: &str) -> Self {
+    pub(crate) fn new(client: kube::Client, received: Received, node_name: &str) -> Self {
         let (mut watches, seen) = Watches::new(client);
         let (node, services) = (watches.node(node_name), watches.services());
+        let service_cidrs = watches.service_cidrs();
         Self {
             watches,
             seen,
             holders: Holders::default(),
             node,
             services,
+            service_cidrs,
             slices: None,
             next: None,
             node_object: None,
             complained: HashSet::new(),
+            received,
+            complete: false,
         }
+    }
+
+    /// How much the API server has sent.
+    pub(crate) fn received(&self) -> &Received {
+        &self.received
     }
 
     /// Waits for changes and takes them into the index; true once everything has been listed.
@@ -76,6 +89,7 @@ impl Cluster {
         for id in self.holders.expire(Instant::now()) {
             if id.kind == Kind::Node {
                 // As with a move: it takes effect when slices for an unknown place have been listed.
+                index.lose_node();
                 self.node_object = None;
                 self.watch_slices();
             } else {
@@ -83,12 +97,22 @@ impl Cluster {
             }
         }
         self.move_if_ready(index);
-        self.is_complete()
+        let complete = self.is_complete();
+        if complete && !self.complete {
+            info!(received_bytes = %self.received(), "everything is listed");
+        } else {
+            debug!(received_bytes = %self.received(), "took in changes");
+        }
+        self.complete = complete;
+        complete
     }
 
     fn is_running(&self, stream: StreamId) -> bool {
         let slices = self.slices.iter().chain(&self.next).flat_map(|slices| &slices.watches);
-        [&self.node, &self.services].into_iter().chain(slices).any(|watch| watch.id == stream)
+        [&self.node, &self.services, &self.service_cidrs]
+            .into_iter()
+            .chain(slices)
+            .any(|watch| watch.id == stream)
     }
 
     fn is_complete(&self) -> bool {
@@ -96,6 +120,7 @@ impl Cluster {
         let slices = self.slices.as_ref();
         listed(&self.node)
             && listed(&self.services)
+            && listed(&self.service_cidrs)
             && slices.is_some_and(|slices| slices.watches.iter().all(listed))
     }
 
@@ -113,48 +138,43 @@ impl Cluster {
                 }
             }
             StreamEvent::Apply(wire) => self.apply(stream, wire, index),
-            StreamEvent::Delete(wire) => {
-                if let Some(id) = identity(&wire.value) {
-                    self.holders.delete(stream, &id, Instant::now());
-                }
-            }
+            StreamEvent::Delete(id) => self.holders.delete(stream, &id, Instant::now()),
         }
     }
 
-    fn apply(&mut self, stream: StreamId, wire: Wire, index: &mut Index) {
-        let Wire { value, version } = wire;
-        // An object without a name cannot come from an API server.
-        let Some(id) = identity(&value) else { return };
-        if !self.holders.apply(stream, &id, version) {
-            return;
-        }
-        match convert(value) {
-            Ok((object, problems)) => {
-                if !problems.is_empty() {
-                    let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
-                    self.complain(&id, version, &problems.join("; "));
-                }
-                if matches!(object.body, Body::Node { .. }) {
-                    // Takes effect when the slices for its place have been listed.
-                    self.node_object = Some(object);
-                    if self.slices.is_some() {
-                        self.watch_slices();
-                    }
-                } else {
-                    index.apply(object);
+    fn apply(&mut self, stream: StreamId, Wire { content, version }: Wire, index: &mut Index) {
+        match content {
+            Content::Good(object, problems) => {
+                if self.holders.apply(stream, &object.id, version) {
+                    self.complain(&object.id, version, &problems);
+                    self.take_in(object, index);
                 }
             }
-            Err(problem) => self.complain(&id, version, &problem.to_string()),
+            Content::Bad(Some(id), problem) => {
+                if self.holders.apply(stream, &id, version) {
+                    self.complain(&id, version, &[problem]);
+                }
+            }
+            // An object without a name cannot come from an API server.
+            Content::Bad(None, problem) => warn!("an object without a name: {problem}"),
+        }
+    }
+
+    fn take_in(&mut self, object: Object, index: &mut Index) {
+        let Body::Node(node) = object.body else { return index.apply(object) };
+        index.observe_node(&node);
+        // Where it is takes effect when the slices for that place have been listed.
+        self.node_object = Some(node);
+        if self.slices.is_some() {
+            self.watch_slices();
         }
     }
 
     /// Starts slice watches for where the node is now, unless those in force or about to be are right.
     fn watch_slices(&mut self) {
-        let place = match self.node_object.as_ref().map(|node| &node.body) {
-            Some(Body::Node { zone, region }) => {
-                Place { zone: zone.clone(), region: region.clone() }
-            }
-            _ => Place::default(),
+        let place = match &self.node_object {
+            Some(node) => Place { zone: node.zone.clone(), region: node.region.clone() },
+            None => Place::default(),
         };
         if self.next.as_ref().or(self.slices.as_ref()).is_some_and(|slices| slices.place == place) {
             return;
@@ -191,14 +211,22 @@ impl Cluster {
         }
     }
 
-    /// Once per version of an object.
-    fn complain(&mut self, id: &ObjectId, version: u64, what: &str) {
+    /// Once per version of an object, in one line.
+    fn complain(&mut self, id: &ObjectId, version: u64, problems: &[Problem]) {
         const REMEMBERED: usize = 10_000;
+        /// A slice may have a thousand endpoints that make no sense.
+        const NAMED: usize = 5;
+        if problems.is_empty() {
+            return;
+        }
         if self.complained.len() >= REMEMBERED {
             self.complained.clear();
         }
         if self.complained.insert((id.clone(), version)) {
-            warn!(object = %id, "{what}");
+            let named: Vec<String> = problems.iter().take(NAMED).map(Problem::to_string).collect();
+            let more = problems.len() - named.len();
+            let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+            warn!(object = %id, "{}{more}", named.join("; "));
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Which watches hold an object. A slice that is relabelled leaves one watch and enters another, and the
 //! two say so in either order: it is withdrawn only when nobody holds it any more, and a moment later.
 //!
-//! Pure: time is passed in.
+//! Pure: time is passed in. There is one entry per object and no set per watch, for a node has room for
+//! each of tens of thousands of objects once.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use crate::convert::{Kind, ObjectId};
@@ -22,36 +23,37 @@ pub(crate) struct Holders {
     next: u64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Held {
-    by: Vec<StreamId>,
+    /// The watches that have it, and in which of their lists or after it they last said so.
+    by: Vec<(StreamId, u32)>,
     version: u64,
-    leaving: Option<(Instant, u64)>,
+    /// Of few at a time.
+    leaving: Option<Box<(Instant, u64)>>,
 }
 
 #[derive(Debug, Default)]
 struct Stream {
-    holds: HashSet<ObjectId>,
-    /// What a list under way has shown so far.
-    listing: Option<HashSet<ObjectId>>,
+    /// How many lists were begun.
+    lists: u32,
     complete: bool,
 }
 
 impl Holders {
     /// A stream has an object; true if this is news, false if another stream knows a newer version.
     pub(crate) fn apply(&mut self, stream: StreamId, id: &ObjectId, version: u64) -> bool {
-        let state = self.streams.entry(stream).or_default();
-        state.holds.insert(id.clone());
-        if let Some(listing) = &mut state.listing {
-            listing.insert(id.clone());
+        let list = self.streams.entry(stream).or_default().lists;
+        // Not by its entry, which would take a copy of the name each time.
+        if !self.objects.contains_key(id) {
+            self.objects.insert(id.clone(), Held::default());
         }
-        let held = self.objects.entry(id.clone()).or_insert(Held {
-            by: Vec::new(),
-            version: 0,
-            leaving: None,
-        });
-        if !held.by.contains(&stream) {
-            held.by.push(stream);
+        let Some(held) = self.objects.get_mut(id) else { return false };
+        match held.by.iter_mut().find(|(by, _)| *by == stream) {
+            Some((_, last)) => *last = list,
+            None => {
+                held.by.reserve_exact(1);
+                held.by.push((stream, list));
+            }
         }
         if let Some(when) = held.leaving.take() {
             self.leaving.remove(&when);
@@ -63,35 +65,29 @@ impl Holders {
 
     /// A stream no longer has an object.
     pub(crate) fn delete(&mut self, stream: StreamId, id: &ObjectId, now: Instant) {
-        if let Some(state) = self.streams.get_mut(&stream) {
-            state.holds.remove(id);
-        }
         let Some(held) = self.objects.get_mut(id) else { return };
-        held.by.retain(|by| *by != stream);
+        held.by.retain(|(by, _)| *by != stream);
         if held.by.is_empty() && held.leaving.is_none() {
             // Only slices move between watches.
             let grace = if id.kind == Kind::EndpointSlice { GRACE } else { Duration::ZERO };
             let when = (now + grace, self.next);
             self.next += 1;
-            held.leaving = Some(when);
+            held.leaving = Some(Box::new(when));
             self.leaving.insert(when, id.clone());
         }
     }
 
     /// A stream begins to list.
     pub(crate) fn begin(&mut self, stream: StreamId) {
-        self.streams.entry(stream).or_default().listing = Some(HashSet::new());
+        self.streams.entry(stream).or_default().lists += 1;
     }
 
     /// A stream's list is complete: what it held and did not list is gone.
     pub(crate) fn complete(&mut self, stream: StreamId, now: Instant) {
         let state = self.streams.entry(stream).or_default();
         state.complete = true;
-        let listed = state.listing.take().unwrap_or_default();
-        let gone: Vec<ObjectId> = state.holds.difference(&listed).cloned().collect();
-        for id in gone {
-            self.delete(stream, &id, now);
-        }
+        let list = state.lists;
+        self.delete_all(stream, now, |last| last != list);
     }
 
     /// Whether a stream has listed everything at least once.
@@ -101,10 +97,8 @@ impl Holders {
 
     /// A stream has ended: it holds nothing any more.
     pub(crate) fn end(&mut self, stream: StreamId, now: Instant) {
-        let holds = self.streams.remove(&stream).map(|state| state.holds).unwrap_or_default();
-        for id in holds {
-            self.delete(stream, &id, now);
-        }
+        self.streams.remove(&stream);
+        self.delete_all(stream, now, |_| true);
     }
 
     /// The objects to withdraw now.
@@ -124,6 +118,15 @@ impl Holders {
     /// When the next object is withdrawn.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.leaving.keys().next().map(|(when, _)| *when)
+    }
+
+    /// Deletes what a stream has, by the list it last said so in.
+    fn delete_all(&mut self, stream: StreamId, now: Instant, which: impl Fn(u32) -> bool) {
+        let has = |held: &Held| held.by.iter().any(|(by, last)| *by == stream && which(*last));
+        let gone = self.objects.iter().filter(|(_, held)| has(held)).map(|(id, _)| id.clone());
+        for id in gone.collect::<Vec<ObjectId>>() {
+            self.delete(stream, &id, now);
+        }
     }
 }
 

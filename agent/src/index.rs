@@ -1,12 +1,17 @@
 //! What the sources have said so far, and which Services that touches. A plain structure with one
 //! owner: no locks, no IO.
+//!
+//! What says the same again touches nothing: relists, status updates and renewed annotations are most
+//! of what a watch brings.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::SystemTime;
 
+use ipnet::IpNet;
 use zw_model::{NodeContext, Service, ServiceKey, Slice, SliceKey};
 
-use crate::convert::{Body, Kind, Object, ObjectId};
+use crate::convert::{Body, Kind, Node, Object, ObjectId};
 use crate::state::Event;
 
 /// The objects, by what planning needs.
@@ -16,27 +21,52 @@ pub(crate) struct Index {
     /// Which Service a slice belongs to: a slice may change its mind.
     owners: HashMap<SliceKey, ServiceKey>,
     node: NodeContext,
+    /// Whether load balancers may use this node; unknown while there is no Node.
+    eligible: Option<bool>,
+    /// By ServiceCIDR.
+    ranges: BTreeMap<Arc<str>, Vec<IpNet>>,
     changed: Changed,
+    /// What triggered a change before this is history.
+    since: Option<SystemTime>,
 }
 
 /// A Service and its slices; either may come first.
 #[derive(Debug, Default)]
 struct Entry {
-    service: Option<Service>,
-    slices: BTreeMap<SliceKey, Slice>,
+    service: Option<Box<Service>>,
+    /// By key. Most Services have one, for which a map would take the room of eleven.
+    slices: Vec<Slice>,
 }
 
-/// The Services to plan anew.
+impl Entry {
+    /// Where a slice is, or where it belongs.
+    fn find(&self, key: &SliceKey) -> Result<usize, usize> {
+        self.slices.binary_search_by(|slice| slice.key.cmp(key))
+    }
+}
+
+/// What is different since the last time it was asked.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Changed {
+    /// The Services to plan anew.
+    pub(crate) services: Touched,
+    /// The node's addresses, its pod ranges or the ranges of Services are others.
+    pub(crate) surroundings: bool,
+    /// When the pods of a touched Service changed, as far as its slices say so: the earliest counts.
+    pub(crate) triggered: BTreeMap<ServiceKey, SystemTime>,
+}
+
+/// Services to plan anew.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Changed {
+pub(crate) enum Touched {
     Some(BTreeSet<ServiceKey>),
-    /// The node itself changed.
+    /// The node is elsewhere.
     All,
 }
 
-impl Default for Changed {
+impl Default for Touched {
     fn default() -> Self {
-        Changed::Some(BTreeSet::new())
+        Touched::Some(BTreeSet::new())
     }
 }
 
@@ -45,6 +75,12 @@ impl Index {
     pub(crate) fn new(node_name: &str) -> Self {
         let node = NodeContext { name: node_name.into(), ..NodeContext::default() };
         Self { node, ..Self::default() }
+    }
+
+    /// Leaves out of [`Changed::triggered`] what happened before.
+    pub(crate) fn ignore_triggers_before(mut self, since: SystemTime) -> Self {
+        self.since = Some(since);
+        self
     }
 
     /// Takes in what a source says.
@@ -58,21 +94,20 @@ impl Index {
     /// Takes in a new or changed object.
     pub(crate) fn apply(&mut self, object: Object) {
         match object.body {
-            Body::Service(service) => {
-                let key = service.key.clone();
-                self.touch(&key);
-                self.services.entry(key).or_default().service = Some(service);
-            }
-            Body::Slice(slice) => {
-                if self.owners.get(&slice.key).is_some_and(|owner| *owner != slice.service) {
-                    self.remove_slice(&slice.key);
+            Body::Service(service) => self.apply_service(service),
+            Body::Slice(slice) => self.apply_slice(slice, object.triggered),
+            Body::Node(node) => {
+                if object.id.name == self.node.name {
+                    self.observe_node(&node);
+                    self.move_node(node.zone, node.region);
                 }
-                self.touch(&slice.service);
-                self.owners.insert(slice.key.clone(), slice.service.clone());
-                let entry = self.services.entry(slice.service.clone()).or_default();
-                entry.slices.insert(slice.key.clone(), slice);
             }
-            Body::Node { zone, region } => self.set_topology(&object.id.name, zone, region),
+            Body::ServiceRanges(ranges) => {
+                if self.ranges.get(&object.id.name) != Some(&ranges) {
+                    self.ranges.insert(object.id.name, ranges);
+                    self.changed.surroundings = true;
+                }
+            }
             Body::Irrelevant => self.delete(&object.id),
         }
     }
@@ -91,18 +126,42 @@ impl Index {
                 }
             }
             Kind::EndpointSlice => self.remove_slice(&SliceKey { namespace, name }),
-            Kind::Node => self.set_topology(&id.name, None, None),
-            Kind::ServiceCidr => {}
+            Kind::Node => {
+                if id.name == self.node.name {
+                    self.lose_node();
+                    self.move_node(None, None);
+                }
+            }
+            Kind::ServiceCidr => {
+                self.changed.surroundings |= self.ranges.remove(&id.name).is_some();
+            }
         }
+    }
+
+    /// Takes in what this node says of itself, except where it is.
+    pub(crate) fn observe_node(&mut self, node: &Node) {
+        self.eligible = Some(node.eligible);
+        if (&self.node.addresses, &self.node.pod_ranges) != (&node.addresses, &node.pod_ranges) {
+            self.node.addresses.clone_from(&node.addresses);
+            self.node.pod_ranges.clone_from(&node.pod_ranges);
+            self.changed.surroundings = true;
+        }
+    }
+
+    /// This node's object is gone. The machine is not, and neither are its addresses and its pods.
+    pub(crate) fn lose_node(&mut self) {
+        self.eligible = None;
     }
 
     /// Puts this node into another zone and region.
     pub(crate) fn move_node(&mut self, zone: Option<Arc<str>>, region: Option<Arc<str>>) {
-        let name = self.node.name.clone();
-        self.set_topology(&name, zone, region);
+        if (&zone, &region) != (&self.node.zone, &self.node.region) {
+            (self.node.zone, self.node.region) = (zone, region);
+            self.changed.services = Touched::All;
+        }
     }
 
-    /// The Services touched since the last call.
+    /// What was touched since the last call.
     pub(crate) fn take_changed(&mut self) -> Changed {
         std::mem::take(&mut self.changed)
     }
@@ -113,7 +172,7 @@ impl Index {
         key: &ServiceKey,
     ) -> Option<(&Service, impl Iterator<Item = &Slice> + Clone)> {
         let entry = self.services.get(key)?;
-        Some((entry.service.as_ref()?, entry.slices.values()))
+        Some((entry.service.as_deref()?, entry.slices.iter()))
     }
 
     /// Every Service that is known.
@@ -126,16 +185,61 @@ impl Index {
         &self.node
     }
 
+    /// Whether load balancers may send traffic to this node: it is not about to go away. `None` while
+    /// there is no Node.
+    pub(crate) fn node_is_eligible(&self) -> Option<bool> {
+        self.eligible
+    }
+
+    /// Where Services' addresses come from, each range once, in order.
+    pub(crate) fn service_ranges(&self) -> Vec<IpNet> {
+        let all: BTreeSet<IpNet> = self.ranges.values().flatten().copied().collect();
+        all.into_iter().collect()
+    }
+
+    fn apply_service(&mut self, service: Service) {
+        let entry = self.services.entry(service.key.clone()).or_default();
+        if entry.service.as_deref() != Some(&service) {
+            let key = service.key.clone();
+            entry.service = Some(Box::new(service));
+            self.touch(&key);
+        }
+    }
+
+    fn apply_slice(&mut self, slice: Slice, triggered: Option<SystemTime>) {
+        if self.owners.get(&slice.key).is_some_and(|owner| *owner != slice.service) {
+            self.remove_slice(&slice.key);
+        }
+        let entry = self.services.entry(slice.service.clone()).or_default();
+        let service = slice.service.clone();
+        match entry.find(&slice.key) {
+            Ok(at) if entry.slices[at] == slice => return,
+            Ok(at) => entry.slices[at] = slice,
+            Err(at) => {
+                self.owners.insert(slice.key.clone(), service.clone());
+                entry.slices.reserve_exact(1);
+                entry.slices.insert(at, slice);
+            }
+        }
+        self.touch(&service);
+        if let Some(when) = triggered.filter(|when| self.since.is_none_or(|since| *when >= since)) {
+            let earliest = self.changed.triggered.entry(service).or_insert(when);
+            *earliest = when.min(*earliest);
+        }
+    }
+
     fn touch(&mut self, key: &ServiceKey) {
-        if let Changed::Some(keys) = &mut self.changed {
+        if let Touched::Some(keys) = &mut self.changed.services {
             keys.insert(key.clone());
         }
     }
 
     fn remove_slice(&mut self, key: &SliceKey) {
         let Some(owner) = self.owners.remove(key) else { return };
-        if let Some(entry) = self.services.get_mut(&owner) {
-            entry.slices.remove(key);
+        if let Some(entry) = self.services.get_mut(&owner)
+            && let Ok(at) = entry.find(key)
+        {
+            entry.slices.remove(at);
         }
         self.touch(&owner);
         self.drop_if_empty(&owner);
@@ -146,14 +250,6 @@ impl Index {
         if self.services.get(key).is_some_and(empty) {
             self.services.remove(key);
         }
-    }
-
-    fn set_topology(&mut self, name: &str, zone: Option<Arc<str>>, region: Option<Arc<str>>) {
-        if *name != *self.node.name || (&zone, &region) == (&self.node.zone, &self.node.region) {
-            return;
-        }
-        (self.node.zone, self.node.region) = (zone, region);
-        self.changed = Changed::All;
     }
 }
 

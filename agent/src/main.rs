@@ -1,15 +1,28 @@
 //! The `zoneward` binary. Here: parse, run, print an error once, exit code. 0 is success, 1 failure,
 //! 2 bad usage or input; a closed pipe is success.
 
+mod addresses;
+mod around;
+mod attendants;
 mod cli;
 mod cluster;
 mod commands;
+mod config;
+mod conntrack_cleanup;
 mod convert;
 mod files;
+mod flows;
+mod health_ports;
 mod holders;
 mod index;
+mod listen;
+#[cfg_attr(not(test), expect(dead_code, reason = "the sync loop does not use it yet"))]
+mod localhost_ports;
+#[cfg_attr(not(test), expect(dead_code, reason = "the sync loop does not use it yet"))]
+mod side_runtime;
 mod state;
 mod sync;
+mod sysctls;
 mod watch;
 
 use std::io::{self, Write};
@@ -41,7 +54,7 @@ fn main() -> ExitCode {
 
 fn run(command: Command, out: &mut dyn Write) -> anyhow::Result<()> {
     match command {
-        Command::Run(args) => commands::run::run(args),
+        Command::Run(args) => commands::run::run(*args, out),
         Command::DumpRules(args) => commands::dump_rules::run(args, out),
         Command::Check => commands::check::run(out),
         Command::Cleanup => commands::cleanup::run(out),

@@ -297,7 +297,7 @@ fn read_objects(
         for (place, value) in values {
             let has_kind = value.get("kind").and_then(Value::as_str).is_some_and(|k| !k.is_empty());
             let named = identity(&value);
-            match convert(value) {
+            match convert(&value) {
                 Err(Problem { field, message }) => {
                     // A kind we do not read holds nothing of ours. Something without a kind may be
                     // the first half of a List whose last line is not written yet.

@@ -4,6 +4,7 @@
 //! kernel back and compares everything. All others plan only the Services that changed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
@@ -11,10 +12,14 @@ use tracing::{debug, info, warn};
 use zw_dataplane::{Committed, Kernel, Reaction, WriteError, Writer};
 use zw_model::ServiceKey;
 use zw_plan::{
-    Changes, Contested, Desired, Frontend, PlanConfig, ServiceRules, bring_to, plan_service,
+    Changes, Contested, Desired, Frontend, ServiceRules, Slots, Surroundings, bring_to,
+    plan_service,
 };
 
-use crate::index::{Changed, Index};
+use crate::around::Around;
+use crate::attendants::Attendants;
+use crate::config::Config;
+use crate::index::{Changed, Index, Touched};
 
 /// How often a full sync that somebody else's change overtook is begun again at once.
 const ATTEMPTS: usize = 5;
@@ -22,11 +27,17 @@ const ATTEMPTS: usize = 5;
 /// Owns the desired state and the way to the kernel.
 pub(crate) struct Engine {
     index: Index,
-    config: PlanConfig,
+    config: Config,
+    /// The node's own addresses, as the kernel has them.
+    local: BTreeSet<IpAddr>,
+    around: Around,
+    attendants: Attendants,
     desired: Desired,
     writer: Writer,
     /// The kernel's state is unknown or not what `desired` was when it was last written.
     in_doubt: bool,
+    /// The configuration or the node's addresses may have changed.
+    look_around: bool,
 }
 
 /// What one sync did, for the log.
@@ -43,9 +54,26 @@ struct Report {
 
 impl Engine {
     /// An engine that has not looked at the kernel yet.
-    pub(crate) fn new(index: Index, config: PlanConfig, writer: Writer) -> Self {
-        let desired = Desired::new(config.clone());
-        Self { index, config, desired, writer, in_doubt: true }
+    pub(crate) fn new(
+        index: Index,
+        config: Config,
+        local: BTreeSet<IpAddr>,
+        attendants: Attendants,
+        writer: Writer,
+    ) -> Self {
+        let around = Around::new(&config, index.node(), &local, index.service_ranges());
+        let desired = Desired::new(around.plan.clone(), around.surroundings.clone());
+        Self {
+            index,
+            config,
+            local,
+            around,
+            attendants,
+            desired,
+            writer,
+            in_doubt: true,
+            look_around: true,
+        }
     }
 
     /// The objects; changes take effect at the next sync.
@@ -53,17 +81,38 @@ impl Engine {
         &mut self.index
     }
 
+    /// Takes over settings; the next sync brings them into force.
+    pub(crate) fn set_config(&mut self, config: Config) {
+        self.config = config;
+        self.look_around = true;
+    }
+
+    /// The node has these addresses now.
+    pub(crate) fn set_addresses(&mut self, local: BTreeSet<IpAddr>) {
+        self.local = local;
+        self.look_around = true;
+    }
+
     /// Brings the kernel to what the index says.
     pub(crate) async fn sync(&mut self) -> Result<(), WriteError> {
-        let changed = self.index.take_changed();
-        let outcome = match changed {
+        let Changed { mut services, surroundings, triggered } = self.index.take_changed();
+        debug!(triggered = triggered.len(), eligible = ?self.index.node_is_eligible(), "syncing");
+        let mut around = None;
+        if surroundings || self.look_around {
+            around = self.look_around();
+            // Whom a load balancer's source ranges let in depends on the node's addresses.
+            if surroundings {
+                services = Touched::All;
+            }
+        }
+        let outcome = match services {
             _ if self.in_doubt => self.sync_all().await,
-            Changed::Some(keys) if keys.is_empty() => return Ok(()),
-            Changed::Some(keys) => self.sync_changed(keys).await,
-            Changed::All => {
+            Touched::Some(keys) if keys.is_empty() && around.is_none() => return Ok(()),
+            Touched::Some(keys) => self.sync_changed(keys, around).await,
+            Touched::All => {
                 // Also those that went in the same batch.
                 let keys = self.index.service_keys().chain(self.desired.service_keys());
-                self.sync_changed(keys.cloned().collect()).await
+                self.sync_changed(keys.cloned().collect(), around).await
             }
         };
         let report = match outcome {
@@ -89,21 +138,46 @@ impl Engine {
         Ok(())
     }
 
-    async fn sync_changed(&mut self, keys: BTreeSet<ServiceKey>) -> Result<Report, WriteError> {
+    /// Sees where the node is now. What is given back costs elements only; where rules change the kernel
+    /// is compared as a whole.
+    fn look_around(&mut self) -> Option<Surroundings> {
+        self.look_around = false;
+        let (node, ranges) = (self.index.node(), self.index.service_ranges());
+        let around = Around::new(&self.config, node, &self.local, ranges);
+        self.attendants.look_around(&around, &self.local);
+        if around == self.around {
+            return None;
+        }
+        info!(
+            node_addresses = ?around.surroundings.node_addresses,
+            service_ranges = ?around.surroundings.service_ranges,
+            "the node's surroundings changed"
+        );
+        self.in_doubt |= around.plan != self.around.plan;
+        self.around = around;
+        Some(self.around.surroundings.clone())
+    }
+
+    async fn sync_changed(
+        &mut self,
+        keys: BTreeSet<ServiceKey>,
+        around: Option<Surroundings>,
+    ) -> Result<Report, WriteError> {
         let mut report = Report { services: keys.len(), ..Report::default() };
         let started = Instant::now();
+        let before = Attendants::before(&self.desired, &keys);
         let updates: Vec<(ServiceKey, Option<ServiceRules>)> = keys
-            .into_iter()
-            .map(|key| {
-                let rules = self.plan(&key, |frontend| self.desired.slots(&key, frontend));
-                (key, rules)
-            })
+            .iter()
+            .map(|key| (key.clone(), self.plan(key, |frontend| self.desired.slots(key, frontend))))
             .collect();
-        let touched: Vec<ServiceKey> = updates.iter().map(|(key, _)| key.clone()).collect();
-        let changes = self.desired.update(updates);
-        self.report_contested(touched.iter());
+        let mut changes = self.desired.update(updates);
+        if let Some(around) = around {
+            changes.absorb(self.desired.surround(around));
+        }
+        self.report_contested(keys.iter());
         report.plan = started.elapsed();
         self.commit(changes, None, &mut report).await?;
+        self.attendants.attend(&self.index, &self.desired, keys.iter(), before);
         Ok(report)
     }
 
@@ -127,7 +201,9 @@ impl Engine {
 
         let started = Instant::now();
         let slots = read.actual.slots();
-        let mut desired = Desired::new(self.config.clone());
+        let gone: BTreeSet<ServiceKey> = self.desired.service_keys().cloned().collect();
+        let before = Attendants::before(&self.desired, &gone);
+        let mut desired = Desired::new(self.around.plan.clone(), self.around.surroundings.clone());
         desired.load(self.index.service_keys().map(|key| {
             let previous = |frontend: &_| slots.get(frontend).cloned().unwrap_or_default();
             report.services += 1;
@@ -140,13 +216,15 @@ impl Engine {
         tokio::task::spawn_blocking(move || drop((slots, read.actual)));
         report.plan = started.elapsed();
         self.commit(changes, read.generation, &mut report).await?;
+        let keys = gone.iter().chain(self.index.service_keys());
+        self.attendants.attend(&self.index, &self.desired, keys, before);
         Ok(report)
     }
 
     fn plan(
         &self,
         key: &ServiceKey,
-        previous: impl Fn(&Frontend) -> Vec<std::net::SocketAddr>,
+        previous: impl Fn(&Frontend) -> Slots,
     ) -> Option<ServiceRules> {
         let (service, slices) = self.index.service(key)?;
         Some(plan_service(service, slices, self.index.node(), previous))

@@ -4,13 +4,16 @@
 //! Owns the connection, the selections and their retries. Lists, bookmarks, resumption and relists are
 //! `kube`'s watcher; which of several watches holds an object is [`crate::holders`]' business.
 
+mod received;
 mod wire;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use futures_util::StreamExt;
+use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, watcher};
@@ -18,11 +21,13 @@ use kube::{Api, Client, Config, Resource};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
-use tracing::{Instrument, info_span, warn};
+use tracing::{Instrument, info, info_span, warn};
 
 use crate::BadInput;
-use crate::convert::Kind;
-pub(crate) use wire::{EndpointSlice, Node, Service, Wire};
+use crate::convert::ObjectId;
+pub(crate) use received::Received;
+pub(crate) use wire::Wire;
+use wire::{EndpointSlice, Node, Service, ServiceCidr};
 
 /// Neither label, so for everyone; slices of headless Services have nothing to program.
 const UNLABELLED: &str = "!endpointslice.kubernetes.io/for-zone,!endpointslice.kubernetes.io/for-region,\
@@ -30,7 +35,15 @@ const UNLABELLED: &str = "!endpointslice.kubernetes.io/for-zone,!endpointslice.k
 const NOT_HEADLESS: &str = "!service.kubernetes.io/headless";
 
 /// How many objects may wait for the loop; a watch that is ahead of it waits too.
-const WAITING: usize = 1024;
+const WAITING: usize = 256;
+
+/// How many objects a page of a list has. A slice may have a thousand endpoints, and pages of several
+/// lists are in memory at a time.
+const PAGE: u32 = 200;
+
+/// How long after a server said that it does not know a resource it is asked again: it may have been
+/// upgraded.
+const UNKNOWN_RESOURCE: Duration = Duration::from_secs(600);
 
 /// One watch among those of its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,9 +61,18 @@ pub(crate) enum StreamEvent {
     /// A list begins; what it does not contain is gone.
     Begin,
     Apply(Wire),
-    Delete(Wire),
+    Delete(ObjectId),
     /// The list is complete.
     Complete,
+}
+
+/// What it means that the server says "not found".
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Need {
+    /// Something is wrong between here and the server.
+    Always,
+    /// It is a server without this resource, so there are no such objects.
+    IfServed,
 }
 
 /// Where a node is, as slices may be labelled.
@@ -80,9 +102,13 @@ impl Drop for Watch {
     }
 }
 
-/// Connects as a kubeconfig says, or as a pod's service account.
-pub(crate) async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
-    let config = match kubeconfig {
+/// Connects as a kubeconfig says, or as a pod's service account; to another address, if one is given. What
+/// is received is counted.
+pub(crate) async fn connect(
+    kubeconfig: Option<&Path>,
+    server: Option<&str>,
+) -> anyhow::Result<(Client, Received)> {
+    let mut config = match kubeconfig {
         Some(path) => {
             let unusable = || BadInput(format!("cannot use the kubeconfig {}", path.display()));
             let kubeconfig = Kubeconfig::read_from(path).with_context(unusable)?;
@@ -96,7 +122,13 @@ pub(crate) async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client>
             ))
         })?,
     };
-    Client::try_from(config).context("cannot connect to the API server")
+    if let Some(server) = server {
+        let wrong = || BadInput(format!("--master {server:?} is not a URL"));
+        config.cluster_url = server.parse().with_context(wrong)?;
+    }
+    let received = Received::default();
+    let client = ClientBuilder::try_from(config).context("cannot connect to the API server")?;
+    Ok((client.with_layer(&received).build(), received))
 }
 
 impl Watches {
@@ -107,16 +139,20 @@ impl Watches {
 
     /// This node alone.
     pub(crate) fn node(&mut self, name: &str) -> Watch {
-        let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
-        self.start::<Node>(config)
+        self.start::<Node>(selection().fields(&format!("metadata.name={name}")), Need::Always)
     }
 
     /// Every Service that has an address and no other proxy.
     pub(crate) fn services(&mut self) -> Watch {
-        let config = watcher::Config::default()
+        let config = selection()
             .labels("!service.kubernetes.io/service-proxy-name")
             .fields("spec.clusterIP!=None");
-        self.start::<Service>(config)
+        self.start::<Service>(config, Need::Always)
+    }
+
+    /// Where Services' addresses come from. Servers before 1.33 do not know.
+    pub(crate) fn service_cidrs(&mut self) -> Watch {
+        self.start::<ServiceCidr>(selection(), Need::IfServed)
     }
 
     /// The slices that are for a node at this place: unlabelled ones, its zone's and its region's.
@@ -138,13 +174,12 @@ impl Watches {
                 ]
             }
         };
-        let start = |selection: String| {
-            self.start::<EndpointSlice>(watcher::Config::default().labels(&selection))
-        };
+        let start =
+            |labels: String| self.start::<EndpointSlice>(selection().labels(&labels), Need::Always);
         selections.into_iter().map(start).collect()
     }
 
-    fn start<K>(&mut self, config: watcher::Config) -> Watch
+    fn start<K>(&mut self, config: watcher::Config, need: Need) -> Watch
     where
         K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
         K: Into<Wire>,
@@ -162,14 +197,31 @@ impl Watches {
         let task = tokio::spawn(
             async move {
                 let mut events = watcher(api, config).default_backoff().boxed();
+                let mut told_unknown = false;
                 while let Some(event) = events.next().await {
                     let event = match event {
                         Ok(watcher::Event::Init) => StreamEvent::Begin,
                         Ok(watcher::Event::InitApply(object) | watcher::Event::Apply(object)) => {
                             StreamEvent::Apply(object.into())
                         }
-                        Ok(watcher::Event::Delete(object)) => StreamEvent::Delete(object.into()),
+                        Ok(watcher::Event::Delete(object)) => {
+                            // An object without a name cannot come from an API server.
+                            let wire: Wire = object.into();
+                            let Some(id) = wire.into_id() else { continue };
+                            StreamEvent::Delete(id)
+                        }
                         Ok(watcher::Event::InitDone) => StreamEvent::Complete,
+                        Err(error) if need == Need::IfServed && is_unknown(&error) => {
+                            if !told_unknown {
+                                info!("the API server does not know {kind}; going on without");
+                                told_unknown = true;
+                            } else {
+                                tokio::time::sleep(UNKNOWN_RESOURCE).await;
+                                continue;
+                            }
+                            // What it does not know it has none of.
+                            StreamEvent::Complete
+                        }
                         Err(error) => {
                             warn!(
                                 error = describe(&error),
@@ -190,17 +242,31 @@ impl Watches {
     }
 }
 
-/// The API server's own words name the verb and the resource it refused.
-fn describe(error: &watcher::Error) -> String {
-    let cause = match error {
+/// What to ask for: everything.
+fn selection() -> watcher::Config {
+    watcher::Config::default().page_size(PAGE)
+}
+
+fn cause(error: &watcher::Error) -> Option<&kube::Error> {
+    match error {
         watcher::Error::InitialListFailed(cause)
         | watcher::Error::WatchStartFailed(cause)
-        | watcher::Error::WatchFailed(cause) => cause,
-        other => return other.to_string(),
-    };
-    match cause {
-        kube::Error::Api(status) => status.message.clone(),
-        cause => cause.to_string(),
+        | watcher::Error::WatchFailed(cause) => Some(cause),
+        _ => None,
+    }
+}
+
+/// Whether the server has no such resource at all.
+fn is_unknown(error: &watcher::Error) -> bool {
+    matches!(cause(error), Some(kube::Error::Api(status)) if status.code == 404)
+}
+
+/// The API server's own words name the verb and the resource it refused.
+fn describe(error: &watcher::Error) -> String {
+    match cause(error) {
+        Some(kube::Error::Api(status)) => format!("{} ({})", status.message, status.code),
+        Some(cause) => cause.to_string(),
+        None => error.to_string(),
     }
 }
 
@@ -218,16 +284,4 @@ pub(crate) async fn list_all(client: Client) -> anyhow::Result<Vec<Wire>> {
     objects.extend(list::<Service>(&client).await?);
     objects.extend(list::<EndpointSlice>(&client).await?);
     Ok(objects)
-}
-
-impl Kind {
-    /// What `kind` says in an object of this kind; lists leave it out.
-    fn header(self) -> (&'static str, &'static str) {
-        match self {
-            Kind::Service => ("v1", "Service"),
-            Kind::EndpointSlice => ("discovery.k8s.io/v1", "EndpointSlice"),
-            Kind::Node => ("v1", "Node"),
-            Kind::ServiceCidr => ("networking.k8s.io/v1", "ServiceCIDR"),
-        }
-    }
 }

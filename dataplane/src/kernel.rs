@@ -1,7 +1,7 @@
 //! The kernel's side of the table: read it back, change it, remove it. Blocking; see
 //! [`crate::Writer`] for the thread it runs on.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::thread;
 use std::time::Duration;
@@ -10,11 +10,14 @@ use zw_model::Family;
 use zw_netlink::Error;
 use zw_netlink::nft::{Batch, DumpedElement, ElementData, SetInfo, Socket, TableInfo};
 use zw_plan::{
-    Actual, ActualTable, Changes, Data, Element, Key, PlanConfig, SetName, TABLE, base_table, sets,
+    AFFINITY, Actual, ActualTable, Changes, Data, Element, Key, PlanConfig, SetName, TABLE,
+    base_table, sets,
 };
 
 use crate::error::WriteError;
-use crate::nft::encode::{chain_spec, describe, encode, encode_sweep, set_spec};
+use crate::nft::encode::{
+    affinity_spec, before, chain_spec, describe, encode, encode_sweep, set_spec,
+};
 use crate::nft::family as netlink_family;
 
 /// How often a read that was torn by somebody's change is begun again.
@@ -26,6 +29,11 @@ const STRICT_ATTEMPTS: u32 = 3;
 /// After a large insert the kernel rearranges a map in the background, and reading it meanwhile is
 /// torn without end: the first pause before the next attempt, doubling.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
+
+/// How often clients of an endpoint that is gone are looked for.
+const FORGET_ATTEMPTS: u32 = 3;
+
+const ENOENT: i32 = 2;
 
 /// What a kernel without nf_tables answers.
 const EINVAL: i32 = 22;
@@ -89,11 +97,22 @@ impl Kernel {
             return Ok(Committed::default());
         }
         let mut batch = encode(changes);
+        self.forget(changes, &mut batch);
         if let Some(generation) = generation {
             batch.expect_generation(generation);
         }
-        match self.socket.commit(&mut batch) {
+        let mut outcome = self.socket.commit(&mut batch);
+        if forgets(changes) && matches!(outcome, Err(Error::Refused { errno: ENOENT, .. })) {
+            // A client was forgotten by the kernel itself meanwhile. The rest must not wait for that.
+            let mut batch = encode(changes);
+            if let Some(generation) = generation {
+                batch.expect_generation(generation);
+            }
+            outcome = self.socket.commit(&mut batch);
+        }
+        match outcome {
             Ok(committed) => {
+                self.forget_latecomers(changes);
                 self.sweep(changes);
                 Ok(Committed { bytes: committed.bytes })
             }
@@ -105,6 +124,51 @@ impl Kernel {
             }),
             Err(error) => Err(WriteError::Socket(error)),
         }
+    }
+
+    /// Adds to a batch that clients of endpoints that are gone are forgotten.
+    fn forget(&mut self, changes: &Changes, batch: &mut Batch) -> usize {
+        let mut forgotten = 0;
+        for (family, table) in &changes.tables {
+            for (map, stay) in &table.forget_others {
+                let clients = self.clients(*family, map).unwrap_or_default();
+                for (client, _) in clients.iter().filter(|(_, with)| !stay.contains(with)) {
+                    let family = netlink_family(*family);
+                    batch.delete_element(family, TABLE, map, client.as_bytes());
+                    forgotten += 1;
+                }
+            }
+        }
+        forgotten
+    }
+
+    /// Clients that were given an endpoint while it was being removed. Tried a few times: one of them
+    /// may go by itself just then.
+    fn forget_latecomers(&mut self, changes: &Changes) {
+        for _ in 0..FORGET_ATTEMPTS {
+            let mut batch = Batch::new();
+            if self.forget(changes, &mut batch) == 0 || self.socket.commit(&mut batch).is_ok() {
+                return;
+            }
+        }
+        tracing::warn!("some clients are still remembered for an endpoint that is gone");
+    }
+
+    fn clients(&mut self, family: Family, map: &str) -> Result<HashMap<Key, Key>, WriteError> {
+        retrying("the clients of a sticky Service", || self.read_clients(family, map))
+    }
+
+    fn read_clients(&mut self, family: Family, map: &str) -> Result<HashMap<Key, Key>, Error> {
+        let mut clients = HashMap::new();
+        self.socket.elements(netlink_family(family), TABLE, map, &mut |element| {
+            if let (Some(client), Some(ElementData::Value(with))) =
+                (Key::from_bytes(element.key), element.data)
+                && let Some(with) = Key::from_bytes(with)
+            {
+                clients.insert(client, with);
+            }
+        })?;
+        Ok(clients)
     }
 
     /// Deletes what nothing refers to any more. If the kernel is not ready for it, the next full sync
@@ -138,11 +202,16 @@ impl Kernel {
         self.socket.generation().map_err(|error| reading("the ruleset's generation", error))
     }
 
-    /// How many connections each Service port has had, by its key in the set.
-    pub fn connections(&mut self, family: Family) -> Result<HashMap<Key, u64>, WriteError> {
-        let set = SetName::Connections.as_str();
+    /// How many connections each Service port has had, by its key in the set: [`SetName::Connections`]
+    /// or [`SetName::NodePortConnections`].
+    pub fn connections(
+        &mut self,
+        family: Family,
+        set: SetName,
+    ) -> Result<HashMap<Key, u64>, WriteError> {
         retrying("the connection counters", || {
             let mut counts = HashMap::new();
+            let set = set.as_str();
             self.socket.elements(netlink_family(family), TABLE, set, &mut |element| {
                 if let (Some(key), Some((packets, _))) =
                     (Key::from_bytes(element.key), element.counter)
@@ -180,7 +249,15 @@ impl Kernel {
         let present = self.socket.sets(netlink_family(family), TABLE)?;
         let mut known = Vec::new();
         for info in present {
-            match sets().into_iter().find(|def| def.name.as_str() == info.name) {
+            match sets().find(|def| def.name.as_str() == info.name) {
+                None if info.name.starts_with(AFFINITY)
+                    && same_set(&info, &affinity_spec(family, &info.name)) =>
+                {
+                    let clients = self.read_clients(family, &info.name)?;
+                    table.affinity_maps.insert(info.name, clients);
+                }
+                // One of another type still has the name that is needed.
+                None if info.name.starts_with(AFFINITY) => table.incompatible = true,
                 None => table.unknown_sets.push(info.name),
                 Some(def) => {
                     table.incompatible |= !same_set(&info, &set_spec(family, &def));
@@ -201,7 +278,7 @@ impl Kernel {
     }
 
     fn read_chains(&mut self, family: Family, table: &mut ActualTable) -> Result<(), Error> {
-        let base = base_table(&PlanConfig::default());
+        let base = base_table(family, &PlanConfig::default(), false);
         let mut rules = self.socket.rules(netlink_family(family), TABLE)?;
         for info in self.socket.chains(netlink_family(family), TABLE)? {
             // A chain that is no base chain of ours must not have a hook, and the other way round.
@@ -223,12 +300,22 @@ impl Kernel {
     ) -> Result<Option<HashMap<Key, Element>>, Error> {
         let mut elements = HashMap::new();
         let mut odd = false;
+        // Where a set has single ranges, their ends are elements too.
+        let mut ends: BTreeSet<Key> = BTreeSet::new();
+        let single_ranges = set.def().ranges && set.def().key.len() == 1;
         let mut take = |dumped: DumpedElement<'_>| {
             let Some(key) = Key::from_bytes(dumped.key).filter(|_| !dumped.key.is_empty()) else {
                 odd = true;
                 return;
             };
+            if dumped.interval_end {
+                ends.insert(key);
+                return;
+            }
             let data = match dumped.data {
+                None if dumped.key_end.is_some() => {
+                    dumped.key_end.and_then(Key::from_bytes).map_or(Data::Foreign, Data::UpTo)
+                }
                 None => Data::Nothing,
                 Some(ElementData::Goto(chain)) => Data::Goto(chain.into()),
                 Some(ElementData::Value(bytes)) => {
@@ -239,6 +326,14 @@ impl Kernel {
             elements.insert(key, Element { key, data, comment: dumped.comment.map(Into::into) });
         };
         self.socket.elements(netlink_family(family), TABLE, set.as_str(), &mut take)?;
+        if single_ranges {
+            for element in elements.values_mut() {
+                element.data = match ends.range(element.key..).next() {
+                    Some(end) => before(end).map_or(Data::Foreign, Data::UpTo),
+                    None => Data::UpTo(last(family)),
+                };
+            }
+        }
         Ok((!odd).then_some(elements))
     }
 }
@@ -248,9 +343,20 @@ fn find_ours(tables: &[TableInfo], family: Family) -> Option<&TableInfo> {
     tables.iter().find(|table| table.family == family && table.name == TABLE)
 }
 
+/// The last address there is.
+fn last(family: Family) -> Key {
+    Key::new().addr(match family {
+        Family::V4 => std::net::Ipv4Addr::BROADCAST.into(),
+        Family::V6 => std::net::Ipv6Addr::from_bits(u128::MAX).into(),
+    })
+}
+
+fn forgets(changes: &Changes) -> bool {
+    changes.tables.values().any(|table| !table.forget_others.is_empty())
+}
+
 /// Reads again what was torn by somebody's change, or went away while it was read.
 fn retrying<T>(what: &str, mut read: impl FnMut() -> Result<T, Error>) -> Result<T, WriteError> {
-    const ENOENT: i32 = 2;
     let mut attempt = 0;
     loop {
         match read() {

@@ -5,12 +5,14 @@
 //! or writes any other, never runs a program.
 
 mod error;
+mod flows;
 mod kernel;
 mod nft;
 mod probe;
 mod writer;
 
 pub use error::{Reaction, WriteError};
+pub use flows::{FlowError, FlowTable, TrackedFlow};
 pub use kernel::{Committed, Kernel, ReadBack};
 pub use probe::{Capability, probe};
 pub use writer::Writer;

@@ -9,9 +9,9 @@ use std::path::Path;
 use zw_model::Family;
 use zw_netlink::Error;
 use zw_netlink::nft::{Batch, Socket};
-use zw_plan::{PlanConfig, base_table, sets, shape_chain};
+use zw_plan::{PlanConfig, Pods, Shape, base_table, sets};
 
-use crate::nft::encode::{chain_spec, set_spec};
+use crate::nft::encode::{affinity_spec, chain_spec, set_spec};
 use crate::nft::{family as netlink_family, rules};
 
 /// One line of `zoneward check`.
@@ -59,14 +59,22 @@ fn try_ruleset(socket: &mut Socket, of: Family) -> Result<(), Error> {
     let family = netlink_family(of);
     let everywhere = ["0.0.0.0/1", "8000::/1"].map(|range| range.parse().ok());
     let pod_ranges = everywhere.into_iter().flatten().collect();
-    let config = PlanConfig { pod_ranges, ..PlanConfig::default() };
+    let config = PlanConfig { pods: Pods::Ranges(pod_ranges), ..PlanConfig::default() };
     let mut batch = Batch::new();
     batch.add_table(family, &trial, None);
     for set in sets() {
         batch.add_set(family, &trial, &set_spec(of, &set));
     }
-    let mut chains = base_table(&config);
-    chains.push(shape_chain(of, 2, &config));
+    let mut chains = base_table(of, &config, true);
+    // One of every kind, a sticky Service's among them.
+    let sticky = "10800s-tcp-0000000000000000-web/api";
+    let shapes = ["cluster-2", "external-2", "external-local-2", "shortcut-2", "node-port-2"];
+    let names = shapes
+        .map(String::from)
+        .into_iter()
+        .chain([format!("cluster-2-sticky-{sticky}"), format!("remember-{sticky}")]);
+    chains.extend(names.filter_map(|name| Some(Shape::parse(&name)?.chain(of, &config))));
+    batch.add_set(family, &trial, &affinity_spec(of, "affinity-0000000000000000-web/api"));
     for chain in &chains {
         batch.add_chain(family, &trial, &chain_spec(chain));
     }

@@ -25,8 +25,9 @@ fn bad_usage_is_told_on_standard_error_with_exit_code_2() {
         (&["frobnicate"], "error: unrecognized subcommand 'frobnicate'"),
         (&["run", "--frobnicate"], "error: unexpected argument '--frobnicate' found"),
         (
-            &["run", "--state", "x", "--once"],
-            "error: the following required arguments were not provided:",
+            &["run", "--state", "x", "--config", "/nowhere"],
+            "error: cannot use the configuration /nowhere: cannot read it: No such file or directory \
+             (os error 2)",
         ),
         (
             &["run", "--node-name", "n", "--state"],
@@ -39,21 +40,23 @@ fn bad_usage_is_told_on_standard_error_with_exit_code_2() {
         ),
         (
             &["run", "--node-name", "n", "--state", "x", "--mode", "iptables"],
-            "error: invalid value 'iptables' for '--mode <MODE>'",
+            "error: invalid value 'iptables' for '--mode <MODE>': iptables is not a mode of Zoneward: \
+             nftables takes its place, write nftables",
         ),
         (
             &["run", "--node-name", "n", "--state", "x", "--cluster-cidr", "10.0.0.0/33"],
-            "error: invalid value '10.0.0.0/33' for '--cluster-cidr <CIDR[,CIDR]>': invalid IP \
-             address syntax",
+            "error: invalid value '10.0.0.0/33' for '--cluster-cidr <CIDR[,CIDR]>': \"10.0.0.0/33\" is \
+             not a CIDR such as 10.244.0.0/16 or fd00:10:244::/48",
         ),
         (
             &["run", "--node-name", "n", "--state", "x", "--cluster-cidr", "10.0.0.0/8,pods"],
-            "error: invalid value 'pods' for '--cluster-cidr <CIDR[,CIDR]>': invalid IP address \
-             syntax",
+            "error: invalid value 'pods' for '--cluster-cidr <CIDR[,CIDR]>': \"pods\" is not a CIDR \
+             such as 10.244.0.0/16 or fd00:10:244::/48",
         ),
         (
             &["run", "--node-name", "n", "--state", "x", "--masquerade-bit", "32"],
-            "error: invalid value '32' for '--masquerade-bit <BIT>': 32 is not in 0..32",
+            "error: invalid value '32' for '--masquerade-bit <BIT>': 32 is not a bit of the \
+             packet mark (0 to 31)",
         ),
         (
             &["dump-rules", "--state", "x"],

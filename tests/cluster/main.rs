@@ -1,7 +1,11 @@
 //! The cluster tier: a real etcd, kube-apiserver and kube-controller-manager on loopback in a namespace.
 //! Needs root, setpriv and what `tests/control-plane/build` builds; fails, never skips, without.
 
+mod continuity;
 mod install;
+mod install_profile;
+mod install_rights;
+mod memory;
 mod node;
 mod smoke;
 mod watches;

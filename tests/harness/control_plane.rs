@@ -1,7 +1,7 @@
 //! A real control plane for tests: etcd, kube-apiserver and, where asked for, kube-controller-manager on
 //! the loopback interface of a namespace. Ports are fixed, because the namespace is private.
 //!
-//! Owns the processes, their folder and the clients of the API. It runs no node: there is no kubelet and
+//! Owns the processes, their folder and the clients of the API, kubectl among them. It runs no node: there is no kubelet and
 //! no scheduler, so Pods and Nodes are objects that a test writes. Two cores do not carry two of these:
 //! only one runs at a time on a machine, and [`shared()`] lets tests have one together.
 
@@ -13,8 +13,8 @@ mod process;
 mod relay;
 mod shared;
 
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
 use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -50,6 +50,18 @@ static PROGRAMS: LazyLock<PathBuf> = LazyLock::new(|| {
     assert!(output.status.success(), "{build} failed, its reason is above");
     PathBuf::from(String::from_utf8(output.stdout).expect("a path in UTF-8").trim_end())
 });
+
+/// What `kubectl kustomize` makes of a folder; needs no cluster.
+pub fn kustomize(folder: &Path) -> String {
+    let output = Command::new(PROGRAMS.join("kubectl"))
+        .arg("kustomize")
+        .arg(folder)
+        .env_clear()
+        .output()
+        .expect("kubectl starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("YAML is UTF-8")
+}
 
 /// A running control plane; all its processes and files go when it is dropped, and when the test
 /// process ends without dropping it.
@@ -127,6 +139,21 @@ impl ControlPlane {
     pub fn client_for_service_account(&self, namespace: &str, name: &str) -> Client {
         let token = self.service_account_token(namespace, name);
         self.access.client(&self.namespace, &token)
+    }
+
+    /// Runs kubectl as the admin.
+    pub fn kubectl(&self, args: &[&str]) -> Output {
+        self.namespace.run(|| {
+            Command::new(PROGRAMS.join("kubectl"))
+                .arg("--kubeconfig")
+                .arg(self.kubeconfig())
+                .args(args)
+                .env_clear()
+                // Where it keeps what it has learnt about the API; this API goes with the folder.
+                .env("HOME", self.folder.path())
+                .output()
+                .expect("kubectl starts")
+        })
     }
 
     /// Lets another namespace reach the API server under the same address, so that tests with a node

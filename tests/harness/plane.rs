@@ -7,7 +7,7 @@ use std::time::Duration;
 use zw_dataplane::Kernel;
 use zw_lab::{Answer, Lab};
 use zw_model::{Family, Protocol};
-use zw_plan::testing::{Case, HOSTS, NODE, Row, SERVED, Want, host};
+use zw_plan::testing::{Case, HOSTS, NODE, Row, SERVED, Want, host, second_address};
 use zw_plan::{Table, bring_to, walk};
 
 /// Long enough for an answer on a busy machine.
@@ -27,7 +27,11 @@ impl KernelPlane {
     /// Builds the network; every pod serves every port of the cast.
     pub fn new() -> Self {
         let both = |host: zw_plan::testing::Host| Family::BOTH.map(|family| host.addr(family));
-        let mut lab = Lab::new(&both(NODE)).expect("a node namespace");
+        // What leaves as the node shall have its primary address: of IPv4 the kernel takes the first one,
+        // of IPv6 the last.
+        let [v4, v6] = both(NODE);
+        let node = [v4, second_address(Family::V4), second_address(Family::V6), v6];
+        let mut lab = Lab::new(&node).expect("a node namespace");
         for host in HOSTS {
             lab.add_host(host.name, &both(host)).expect("a host namespace");
             if host.node.is_some() {
@@ -54,7 +58,8 @@ impl KernelPlane {
         });
         let table = Table::of(&desired, family).expect("a plan that applies");
         let complain = |row: &Row, got: String| {
-            let met = walk(&table, row.packet(family)).rules.join("\n    ");
+            let met =
+                walk(&table, &NODE.addresses(family), row.packet(family)).rules.join("\n    ");
             let what = format!("{} -> {}/{}", row.from, row.to, row.protocol);
             format!(
                 "{family}, {}: {}\n  {what}\n  {got}\n  rules met:\n    {met}",
@@ -73,8 +78,14 @@ impl KernelPlane {
                 Answer::Refused => Ok(()),
                 other => Err(format!("not refused: {other:?}")),
             },
+            Want::Dropped => match self.send(row, SILENCE) {
+                Answer::Silent => Ok(()),
+                other => Err(format!("not dropped: {other:?}")),
+            },
             Want::Untouched => match self.send(row, SILENCE) {
                 Answer::Silent => Ok(()),
+                // Nobody listens there, and the node itself says so.
+                Answer::Refused if NODE.addresses(family).contains(&row.to.ip()) => Ok(()),
                 other => Err(format!("not left alone: {other:?}")),
             },
             Want::Reaches(answerers) => {

@@ -12,7 +12,7 @@ use serde::Serialize;
 use tracing::warn;
 use zw_dataplane::Kernel;
 use zw_model::Family;
-use zw_plan::{Desired, Table, plan_service};
+use zw_plan::{Desired, Slots, Surroundings, Table, plan_service};
 
 use super::run::with_advice;
 use crate::BadInput;
@@ -144,10 +144,14 @@ fn load(mut source: StateSource, node_name: &str) -> anyhow::Result<Index> {
 }
 
 fn plan(index: &Index, args: &DumpRulesArgs) -> Desired {
-    let mut desired = Desired::new(args.plan.config());
+    let surroundings = Surroundings {
+        node_addresses: index.node().addresses.iter().copied().collect(),
+        service_ranges: index.service_ranges(),
+    };
+    let mut desired = Desired::new(args.plan.config(), surroundings);
     desired.load(index.service_keys().filter_map(|key| {
         let (service, slices) = index.service(key)?;
-        Some((key.clone(), Some(plan_service(service, slices, index.node(), |_| Vec::new()))))
+        Some((key.clone(), Some(plan_service(service, slices, index.node(), |_| Slots::default()))))
     }));
     desired
 }

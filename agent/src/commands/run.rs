@@ -1,29 +1,50 @@
 //! `zoneward run`: the agent.
 
-use std::time::Duration;
+mod settings;
+
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, bail};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Instant, sleep_until};
-use tracing::{error, info};
+use tracing::{debug, error, info, warn};
 use zw_dataplane::{Reaction, WriteError, Writer};
 
 use crate::BadInput;
-use crate::cli::{Mode, RunArgs};
+use crate::addresses::Addresses;
+use crate::attendants::Attendants;
+use crate::cli::RunArgs;
 use crate::cluster::Cluster;
+use crate::config::{ConfigError, ConfigFile, Difference};
 use crate::files::Files;
+use crate::health_ports::HealthPortFailure;
 use crate::index::Index;
 use crate::sync::Engine;
+use crate::sysctls;
 use crate::watch::connect;
+use settings::{Settings, tell_ignored};
 
 /// How long after a failed sync the next try is made, doubling up to the longest.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
 
-pub(crate) fn run(args: RunArgs) -> anyhow::Result<()> {
-    let RunArgs { node_name, state, kubeconfig, mode: Mode::Nftables, once, plan } = args;
+pub(crate) fn run(args: RunArgs, out: &mut dyn Write) -> anyhow::Result<()> {
+    let RunArgs { config: path, state, once, init_only, cleanup, flags, ignored } = args;
+    if cleanup {
+        return super::cleanup::run(out);
+    }
+    let mut file = ConfigFile::new(path, flags);
+    let loaded = file.load().map_err(|error| unusable(&file, &error))?;
+    let config = loaded.config;
+    debug!(config = %config.show(), "configured");
+    tell_ignored(ignored.given().into_iter().chain(loaded.ignored));
+    if init_only {
+        return Ok(sysctls::apply(Path::new("/"), &config)?);
+    }
     let writer = Writer::start().map_err(with_advice)?;
-    let engine = Engine::new(Index::new(&node_name), plan.config(), writer);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -32,13 +53,31 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<()> {
         let source = match state {
             Some(path) => Source::Files(Files::new(path)),
             None => {
-                let client = connect(kubeconfig.as_deref()).await?;
-                Source::Cluster(Box::new(Cluster::new(client, &node_name)))
+                let (client, received) =
+                    connect(config.kubeconfig.as_deref(), config.master.as_deref()).await?;
+                Source::Cluster(Box::new(Cluster::new(client, received, &config.node_name)))
             }
         };
-        let mut agent = Agent { source, engine };
+        if !once {
+            sysctls::apply(Path::new("/"), &config)?;
+        }
+        let index = Index::new(&config.node_name).ignore_triggers_before(SystemTime::now());
+        let addresses = Addresses::follow().await?;
+        let (failures, failed) = unbounded_channel();
+        let attendants = Attendants::new(|| true, failures);
+        let engine = Engine::new(index, config.clone(), addresses.local(), attendants, writer);
+        let settings = Settings::new(config, file);
+        let mut agent = Agent { source, engine, settings, addresses, failed };
         if once { agent.once().await } else { agent.follow().await }
     })
+}
+
+/// Bad configuration is bad input, whether it came from the file or a flag.
+fn unusable(file: &ConfigFile, error: &ConfigError) -> BadInput {
+    match file.path() {
+        Some(path) => BadInput(format!("cannot use the configuration {}: {error}", path.display())),
+        None => BadInput(error.to_string()),
+    }
 }
 
 /// Adds how to get what is missing.
@@ -75,6 +114,10 @@ impl Source {
 struct Agent {
     source: Source,
     engine: Engine,
+    settings: Settings,
+    addresses: Addresses,
+    /// Ports for load balancers that could not be opened.
+    failed: UnboundedReceiver<HealthPortFailure>,
 }
 
 impl Agent {
@@ -100,6 +143,17 @@ impl Agent {
         Ok(())
     }
 
+    /// Brings a changed configuration into force.
+    fn reconfigure(&mut self, difference: &Difference) {
+        let config = &self.settings.config;
+        self.engine.set_config(config.clone());
+        if difference.sysctls
+            && let Err(error) = sysctls::apply(Path::new("/"), config)
+        {
+            error!("{error}");
+        }
+    }
+
     /// Syncs after every change, and again after a failure. Ends only if that cannot help.
     async fn work(&mut self) -> anyhow::Result<()> {
         let mut retry = Retry::default();
@@ -107,6 +161,14 @@ impl Agent {
         loop {
             tokio::select! {
                 now = self.source.changed(self.engine.index()) => complete = now,
+                difference = self.settings.changed() => self.reconfigure(&difference),
+                _ = self.addresses.changed() => {
+                    self.engine.set_addresses(self.addresses.local());
+                }
+                Some(failure) = self.failed.recv() => {
+                    warn!("{failure}");
+                    continue;
+                }
                 () = sleep_until(retry.until.unwrap_or_else(Instant::now)), if retry.until.is_some() => {}
             }
             if !complete || retry.not_yet() {

@@ -1,69 +1,203 @@
-//! The fields of Kubernetes objects that are used, and no others. Optional wherever the API has them
-//! optional; numbers are wide, so that an impossible one is reported by [`super`] and not by serde.
+//! The fields of Kubernetes objects that are used, and no others: whatever else an object holds is
+//! skipped, not stored. Optional wherever the API has them optional; numbers are wide, so that an
+//! impossible one is reported by [`super`] and not by serde. Texts are borrowed from the input.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Deref;
 
 use serde::Deserialize;
+use serde::de::{Deserializer, Error, Visitor};
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Metadata {
-    pub(super) name: String,
-    pub(super) namespace: Option<String>,
-    pub(super) labels: Option<BTreeMap<String, String>>,
+/// A string, borrowed from the input unless that has it escaped. (A `Cow` borrows only where it is not
+/// inside of an `Option` or a `Vec`.)
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Text<'a>(Cow<'a, str>);
+
+impl Deref for Text<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
 }
 
-impl Metadata {
-    pub(super) fn label(&self, key: &str) -> Option<&str> {
-        self.labels.as_ref()?.get(key).map(String::as_str)
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct AnyText;
+
+        impl<'de> Visitor<'de> for AnyText {
+            type Value = Text<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+            fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Text<'de>, E> {
+                Ok(Text(Cow::Borrowed(text)))
+            }
+            fn visit_str<E: Error>(self, text: &str) -> Result<Text<'de>, E> {
+                Ok(Text(Cow::Owned(text.to_owned())))
+            }
+        }
+        deserializer.deserialize_str(AnyText)
     }
 }
 
 #[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Metadata<'a> {
+    #[serde(borrow)]
+    pub(super) name: Option<Text<'a>>,
+    pub(super) namespace: Option<Text<'a>>,
+    pub(super) resource_version: Option<Text<'a>>,
+    pub(super) deletion_timestamp: Option<Text<'a>>,
+    pub(super) labels: Option<Labels<'a>>,
+    pub(super) annotations: Option<Annotations<'a>>,
+}
+
+impl<'a> Metadata<'a> {
+    pub(super) fn version(&self) -> Option<String> {
+        self.resource_version.as_deref().map(str::to_owned)
+    }
+
+    /// A label, absent if empty.
+    pub(super) fn label(
+        &self,
+        which: impl for<'l> FnOnce(&'l Labels<'a>) -> &'l Option<Text<'a>>,
+    ) -> Option<&str> {
+        which(self.labels.as_ref()?).as_deref().filter(|value| !value.is_empty())
+    }
+}
+
+/// The labels of any kind that mean something here.
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Service {
-    pub(super) metadata: Metadata,
-    pub(super) spec: ServiceSpec,
+pub(super) struct Labels<'a> {
+    #[serde(borrow, rename = "kubernetes.io/service-name")]
+    pub(super) service_name: Option<Text<'a>>,
+    #[serde(rename = "service.kubernetes.io/service-proxy-name")]
+    pub(super) service_proxy_name: Option<Text<'a>>,
+    #[serde(rename = "service.kubernetes.io/headless")]
+    pub(super) headless: Option<Text<'a>>,
+    #[serde(rename = "endpointslice.kubernetes.io/for-zone")]
+    pub(super) for_zone: Option<Text<'a>>,
+    #[serde(rename = "endpointslice.kubernetes.io/for-region")]
+    pub(super) for_region: Option<Text<'a>>,
+    #[serde(rename = "topology.kubernetes.io/zone")]
+    pub(super) zone: Option<Text<'a>>,
+    #[serde(rename = "topology.kubernetes.io/region")]
+    pub(super) region: Option<Text<'a>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Annotations<'a> {
+    #[serde(borrow, rename = "endpoints.kubernetes.io/last-change-trigger-time")]
+    pub(super) last_change_trigger_time: Option<Text<'a>>,
+}
+
+/// Of any kind: who it is.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Anything<'a> {
+    #[serde(borrow)]
+    pub(super) metadata: Metadata<'a>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Service<'a> {
+    #[serde(borrow)]
+    pub(super) metadata: Metadata<'a>,
+    pub(super) spec: ServiceSpec<'a>,
+    pub(super) status: Option<ServiceStatus<'a>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct ServiceSpec {
-    #[serde(rename = "type")]
-    pub(super) kind: Option<String>,
+pub(super) struct ServiceSpec<'a> {
+    #[serde(borrow, rename = "type")]
+    pub(super) kind: Option<Text<'a>>,
     #[serde(rename = "clusterIP")]
-    pub(super) cluster_ip: Option<String>,
+    pub(super) cluster_ip: Option<Text<'a>>,
     #[serde(rename = "clusterIPs")]
-    pub(super) cluster_ips: Option<Vec<String>>,
-    pub(super) ports: Option<Vec<Port>>,
+    pub(super) cluster_ips: Option<Vec<Text<'a>>>,
+    pub(super) ports: Option<Vec<Port<'a>>>,
+    #[serde(rename = "externalIPs")]
+    pub(super) external_ips: Option<Vec<Text<'a>>>,
+    pub(super) load_balancer_source_ranges: Option<Vec<Text<'a>>>,
+    pub(super) internal_traffic_policy: Option<Text<'a>>,
+    pub(super) external_traffic_policy: Option<Text<'a>>,
+    pub(super) health_check_node_port: Option<i64>,
+    pub(super) session_affinity: Option<Text<'a>>,
+    pub(super) session_affinity_config: Option<SessionAffinityConfig>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct SessionAffinityConfig {
+    #[serde(rename = "clientIP")]
+    pub(super) client_ip: Option<ClientIpConfig>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct ClientIpConfig {
+    pub(super) timeout_seconds: Option<i64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct ServiceStatus<'a> {
+    #[serde(borrow)]
+    pub(super) load_balancer: Option<LoadBalancer<'a>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct LoadBalancer<'a> {
+    #[serde(borrow)]
+    pub(super) ingress: Option<Vec<Ingress<'a>>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Ingress<'a> {
+    #[serde(borrow)]
+    pub(super) ip: Option<Text<'a>>,
+    pub(super) ip_mode: Option<Text<'a>>,
 }
 
 /// A port of a Service or of a slice.
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Port {
-    pub(super) name: Option<String>,
-    pub(super) protocol: Option<String>,
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Port<'a> {
+    #[serde(borrow)]
+    pub(super) name: Option<Text<'a>>,
+    pub(super) protocol: Option<Text<'a>>,
     pub(super) port: Option<i64>,
+    pub(super) node_port: Option<i64>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct EndpointSlice {
-    pub(super) metadata: Metadata,
-    pub(super) address_type: Option<String>,
-    pub(super) endpoints: Option<Vec<Endpoint>>,
-    pub(super) ports: Option<Vec<Port>>,
+pub(super) struct EndpointSlice<'a> {
+    #[serde(borrow)]
+    pub(super) metadata: Metadata<'a>,
+    pub(super) address_type: Option<Text<'a>>,
+    pub(super) endpoints: Option<Vec<Endpoint<'a>>>,
+    pub(super) ports: Option<Vec<Port<'a>>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct Endpoint {
-    pub(super) addresses: Option<Vec<String>>,
+pub(super) struct Endpoint<'a> {
+    #[serde(borrow)]
+    pub(super) addresses: Option<Vec<Text<'a>>>,
     pub(super) conditions: Option<Conditions>,
-    pub(super) node_name: Option<String>,
-    pub(super) zone: Option<String>,
-    pub(super) hints: Option<Hints>,
+    pub(super) node_name: Option<Text<'a>>,
+    pub(super) zone: Option<Text<'a>>,
+    pub(super) hints: Option<Hints<'a>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -76,19 +210,70 @@ pub(super) struct Conditions {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct Hints {
-    pub(super) for_zones: Option<Vec<Named>>,
-    pub(super) for_nodes: Option<Vec<Named>>,
+pub(super) struct Hints<'a> {
+    #[serde(borrow)]
+    pub(super) for_zones: Option<Vec<Named<'a>>>,
+    pub(super) for_nodes: Option<Vec<Named<'a>>>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Named<'a> {
+    #[serde(borrow)]
+    pub(super) name: Text<'a>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Named {
-    pub(super) name: String,
+pub(super) struct Node<'a> {
+    #[serde(borrow)]
+    pub(super) metadata: Metadata<'a>,
+    pub(super) spec: Option<NodeSpec<'a>>,
+    pub(super) status: Option<NodeStatus<'a>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Node {
-    pub(super) metadata: Metadata,
+pub(super) struct NodeSpec<'a> {
+    #[serde(borrow, rename = "podCIDR")]
+    pub(super) pod_cidr: Option<Text<'a>>,
+    #[serde(rename = "podCIDRs")]
+    pub(super) pod_cidrs: Option<Vec<Text<'a>>>,
+    pub(super) taints: Option<Vec<Taint<'a>>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Taint<'a> {
+    #[serde(borrow)]
+    pub(super) key: Option<Text<'a>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct NodeStatus<'a> {
+    #[serde(borrow)]
+    pub(super) addresses: Option<Vec<NodeAddress<'a>>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct NodeAddress<'a> {
+    #[serde(borrow, rename = "type")]
+    pub(super) kind: Option<Text<'a>>,
+    pub(super) address: Option<Text<'a>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct ServiceCidr<'a> {
+    #[serde(borrow)]
+    pub(super) metadata: Metadata<'a>,
+    pub(super) spec: Option<ServiceCidrSpec<'a>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct ServiceCidrSpec<'a> {
+    #[serde(borrow)]
+    pub(super) cidrs: Option<Vec<Text<'a>>>,
 }

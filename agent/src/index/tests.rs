@@ -1,14 +1,15 @@
 //! Which Services a change touches, and what is known afterwards.
 
 use std::collections::BTreeSet;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use zw_model::{Family, NodeContext, Scope, Service, ServiceKey, Slice, SliceKey};
 
-use super::{Changed, Index};
-use crate::convert::{Body, Kind, Object, ObjectId};
+use super::{Changed, Index, Touched};
+use crate::convert::{Body, Kind, Node, Object, ObjectId};
 
 fn id(kind: Kind, name: &str) -> ObjectId {
-    let namespace = if kind == Kind::Node { "" } else { "web" };
+    let namespace = if matches!(kind, Kind::Node | Kind::ServiceCidr) { "" } else { "web" };
     ObjectId { kind, namespace: namespace.into(), name: name.into() }
 }
 
@@ -37,24 +38,37 @@ fn slice(name: &str, service: &str) -> Slice {
 }
 
 fn a_service(service: Service) -> Object {
-    Object { id: id(Kind::Service, &service.key.name), body: Body::Service(service) }
+    Object::new(id(Kind::Service, &service.key.name), Body::Service(service))
 }
 
 fn a_slice(slice: Slice) -> Object {
-    Object { id: id(Kind::EndpointSlice, &slice.key.name), body: Body::Slice(slice) }
+    Object::new(id(Kind::EndpointSlice, &slice.key.name), Body::Slice(slice))
+}
+
+fn of_node(name: &str, node: Node) -> Object {
+    Object::new(id(Kind::Node, name), Body::Node(Box::new(node)))
 }
 
 fn a_node(name: &str, zone: Option<&str>, region: Option<&str>) -> Object {
     let (zone, region) = (zone.map(Into::into), region.map(Into::into));
-    Object { id: id(Kind::Node, name), body: Body::Node { zone, region } }
+    of_node(name, Node { zone, region, eligible: true, ..Node::default() })
 }
 
 fn irrelevant(kind: Kind, name: &str) -> Object {
-    Object { id: id(kind, name), body: Body::Irrelevant }
+    Object::new(id(kind, name), Body::Irrelevant)
 }
 
 fn some(names: &[&str]) -> Changed {
-    Changed::Some(names.iter().map(|name| key(name)).collect())
+    let services = Touched::Some(names.iter().map(|name| key(name)).collect());
+    Changed { services, ..Changed::default() }
+}
+
+fn all() -> Changed {
+    Changed { services: Touched::All, ..Changed::default() }
+}
+
+fn surroundings() -> Changed {
+    Changed { surroundings: true, ..Changed::default() }
 }
 
 /// Every Service with its slices, as planning sees them.
@@ -231,7 +245,7 @@ fn a_change_of_our_nodes_zone_or_region_touches_every_service() {
         (None, Some("region-1")),
     ] {
         index.apply(a_node("node-1", zone, region));
-        assert_eq!(index.take_changed(), Changed::All, "{zone:?} {region:?}");
+        assert_eq!(index.take_changed(), all(), "{zone:?} {region:?}");
         let want = NodeContext {
             name: "node-1".into(),
             zone: zone.map(Into::into),
@@ -251,7 +265,7 @@ fn whatever_changes_with_the_zone_is_part_of_everything() {
     index.apply(a_service(service("api", 1)));
     index.apply(a_node("node-1", Some("zone-a"), None));
     index.apply(a_service(service("shop", 2)));
-    assert_eq!(index.take_changed(), Changed::All);
+    assert_eq!(index.take_changed(), all());
     index.apply(a_service(service("shop", 3)));
     assert_eq!(index.take_changed(), some(&["shop"]));
 }
@@ -260,7 +274,7 @@ fn whatever_changes_with_the_zone_is_part_of_everything() {
 fn our_nodes_deletion_makes_its_zone_unknown() {
     let mut index = settled([a_node("node-1", Some("zone-a"), Some("region-1"))]);
     index.delete(&id(Kind::Node, "node-1"));
-    assert_eq!(index.take_changed(), Changed::All);
+    assert_eq!(index.take_changed(), all());
     assert_eq!(*index.node(), NodeContext { name: "node-1".into(), ..NodeContext::default() });
 }
 
@@ -276,4 +290,118 @@ fn other_nodes_are_ignored() {
         ..NodeContext::default()
     };
     assert_eq!(*index.node(), want);
+}
+
+#[test]
+fn what_says_the_same_again_touches_nothing() {
+    let objects = || {
+        [
+            a_service(service("api", 1)),
+            a_slice(slice("api-1", "api")),
+            of_node("node-1", a_machine()),
+            ranges("kubernetes", &["10.96.0.0/16"]),
+        ]
+    };
+    let mut index = settled(objects());
+    for object in objects() {
+        index.apply(Object { triggered: Some(at(5)), ..object.clone() });
+        assert_eq!(index.take_changed(), some(&[]), "{object:?}");
+    }
+}
+
+fn a_machine() -> Node {
+    Node {
+        addresses: vec!["192.0.2.1".parse().unwrap()],
+        pod_ranges: vec!["10.244.1.0/24".parse().unwrap()],
+        eligible: true,
+        ..Node::default()
+    }
+}
+
+fn ranges(name: &str, ranges: &[&str]) -> Object {
+    let ranges = ranges.iter().map(|range| range.parse().unwrap()).collect();
+    Object::new(id(Kind::ServiceCidr, name), Body::ServiceRanges(ranges))
+}
+
+fn at(seconds: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(seconds)
+}
+
+#[test]
+fn a_nodes_addresses_and_pod_ranges_touch_its_surroundings_and_no_service() {
+    let mut index = settled([a_service(service("api", 1)), of_node("node-1", a_machine())]);
+    let want = NodeContext {
+        name: "node-1".into(),
+        addresses: a_machine().addresses,
+        pod_ranges: a_machine().pod_ranges,
+        ..NodeContext::default()
+    };
+    assert_eq!(*index.node(), want);
+
+    let addresses = vec!["192.0.2.9".parse().unwrap()];
+    index.apply(of_node("node-1", Node { addresses: addresses.clone(), ..a_machine() }));
+    assert_eq!(index.take_changed(), surroundings());
+    assert_eq!(index.node().addresses, addresses);
+    index.apply(of_node("node-1", Node { pod_ranges: Vec::new(), ..a_machine() }));
+    assert_eq!(index.take_changed(), surroundings());
+    assert_eq!(index.node().pod_ranges, []);
+
+    index.apply(of_node("node-2", a_machine()));
+    assert_eq!(index.take_changed(), some(&[]), "another node's are its own business");
+}
+
+#[test]
+fn a_node_that_is_deleted_is_still_a_machine_with_its_addresses() {
+    let mut index = settled([of_node("node-1", a_machine())]);
+    index.delete(&id(Kind::Node, "node-1"));
+    assert_eq!(index.take_changed(), some(&[]));
+    assert_eq!(index.node().addresses, a_machine().addresses);
+    assert_eq!(index.node_is_eligible(), None);
+}
+
+#[test]
+fn a_node_is_eligible_until_it_is_about_to_go_and_unknown_while_it_is_missing() {
+    let mut index = Index::new("node-1");
+    assert_eq!(index.node_is_eligible(), None);
+    index.apply(of_node("node-2", a_machine()));
+    assert_eq!(index.node_is_eligible(), None);
+    for eligible in [true, false] {
+        index.apply(of_node("node-1", Node { eligible, ..a_machine() }));
+        assert_eq!(index.node_is_eligible(), Some(eligible));
+    }
+    index.delete(&id(Kind::Node, "node-2"));
+    assert_eq!(index.node_is_eligible(), Some(false));
+}
+
+#[test]
+fn service_ranges_are_the_union_of_all_service_cidrs() {
+    let mut index = Index::new("node-1");
+    let union = |index: &Index| -> Vec<String> {
+        index.service_ranges().iter().map(ToString::to_string).collect()
+    };
+    index.apply(ranges("kubernetes", &["10.96.0.0/16", "fd00::/108"]));
+    assert_eq!(index.take_changed(), surroundings());
+    index.apply(ranges("more", &["10.97.0.0/16", "10.96.0.0/16"]));
+    assert_eq!(index.take_changed(), surroundings());
+    assert_eq!(union(&index), ["10.96.0.0/16", "10.97.0.0/16", "fd00::/108"]);
+
+    index.delete(&id(Kind::ServiceCidr, "kubernetes"));
+    assert_eq!(index.take_changed(), surroundings());
+    assert_eq!(union(&index), ["10.96.0.0/16", "10.97.0.0/16"]);
+    index.delete(&id(Kind::ServiceCidr, "kubernetes"));
+    assert_eq!(index.take_changed(), some(&[]));
+}
+
+#[test]
+fn the_earliest_trigger_of_a_service_is_told_with_its_change() {
+    let mut index = Index::new("node-1").ignore_triggers_before(at(10));
+    for (name, service, when) in
+        [("api-1", "api", 30), ("api-2", "api", 20), ("api-3", "api", 9), ("shop-1", "shop", 9)]
+    {
+        index.apply(Object { triggered: Some(at(when)), ..a_slice(slice(name, service)) });
+    }
+    let want = Changed { triggered: [(key("api"), at(20))].into(), ..some(&["api", "shop"]) };
+    assert_eq!(index.take_changed(), want);
+    index.delete(&id(Kind::EndpointSlice, "api-1"));
+    assert_eq!(index.take_changed(), some(&["api"]), "a deletion has no trigger of its own");
 }

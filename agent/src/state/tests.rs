@@ -37,7 +37,7 @@ fn applied(name: &str, last: u8) -> Event {
         }],
         ..Service::default()
     };
-    Event::Apply(Object { id: id(name), body: Body::Service(service) })
+    Event::Apply(Object::new(id(name), Body::Service(service)))
 }
 
 fn deleted(name: &str) -> Event {

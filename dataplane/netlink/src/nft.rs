@@ -9,6 +9,7 @@ mod client;
 mod constants;
 mod element;
 mod expr;
+mod load;
 pub mod reply;
 mod set;
 mod userdata;
@@ -19,9 +20,10 @@ pub use chain::{ChainSpec, Hook, HookKind, HookPoint};
 pub use client::{Committed, Socket};
 pub use element::{Element, ElementData};
 pub use expr::{
-    CmpOp, CtKey, Expr, MetaKey, NAT_FULLY_RANDOM, NAT_PERSISTENT, NAT_RANDOM, PayloadBase,
-    REG_VERDICT, REG32_00, RejectWith, Verdict,
+    CmpOp, Expr, NAT_FULLY_RANDOM, NAT_PERSISTENT, NAT_RANDOM, REG_VERDICT, REG32_00, RejectWith,
+    Verdict,
 };
+pub use load::{CtKey, FibAddress, MetaKey, NameMatch, PayloadBase, RTN_LOCAL};
 pub use reply::{ChainInfo, DumpedElement, RuleInfo, SetInfo, TableInfo};
 pub use set::{SetData, SetSpec, TypeOf};
 

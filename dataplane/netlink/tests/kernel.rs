@@ -12,12 +12,18 @@ use zw_netlink::nft::{
     Verdict,
 };
 
+#[path = "kernel/conntrack.rs"]
+mod conntrack;
 #[path = "kernel/dumps.rs"]
 mod dumps;
 #[path = "kernel/exprs.rs"]
 mod exprs;
+#[path = "kernel/intervals.rs"]
+mod intervals;
 #[path = "kernel/netns.rs"]
 mod netns;
+#[path = "kernel/packets.rs"]
+mod packets;
 #[path = "kernel/refusals.rs"]
 mod refusals;
 #[path = "kernel/userdata.rs"]

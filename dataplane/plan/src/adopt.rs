@@ -6,12 +6,13 @@ use std::net::SocketAddr;
 
 use zw_model::{Family, Protocol};
 
-use crate::base::sets;
 use crate::changes::{Changes, TableChanges};
 use crate::desired::Desired;
 use crate::element::{Data, Element, Key, Value, decode};
-use crate::ruleset::{FRONTEND, Field, SetName};
-use crate::service::Frontend;
+use crate::frontend::{At, Frontend, Space};
+use crate::ruleset::Field;
+use crate::service::Slots;
+use crate::sets::{ENDPOINT, SetName, sets};
 
 /// What the kernel holds.
 #[derive(Debug, Default)]
@@ -30,6 +31,8 @@ pub struct ActualTable {
     pub note: Option<String>,
     /// The sets that are there, with their elements.
     pub sets: BTreeMap<SetName, HashMap<Key, Element>>,
+    /// The affinity maps that are there: which client is with which endpoint.
+    pub affinity_maps: BTreeMap<String, HashMap<Key, Key>>,
     /// Sets of another version.
     pub unknown_sets: Vec<String>,
     /// The chains that are there.
@@ -41,12 +44,24 @@ pub type ActualChain = Vec<Option<String>>;
 
 impl Actual {
     /// Who holds which slot, for every frontend: the memory that makes a restart move nobody.
-    pub fn slots(&self) -> HashMap<Frontend, Vec<SocketAddr>> {
+    pub fn slots(&self) -> HashMap<Frontend, Slots> {
+        let mut slots: HashMap<Frontend, Slots> = HashMap::new();
+        for space in Space::BOTH {
+            for (frontend, held) in self.numbered(space, space.endpoints()) {
+                slots.entry(frontend).or_default().all = held;
+            }
+            for (frontend, held) in self.numbered(space, space.local_endpoints()) {
+                slots.entry(frontend).or_default().local = held;
+            }
+        }
+        slots
+    }
+
+    fn numbered(&self, space: Space, set: SetName) -> HashMap<Frontend, Vec<SocketAddr>> {
         let mut numbered: HashMap<Frontend, Vec<(u32, SocketAddr)>> = HashMap::new();
         for (family, table) in &self.tables {
-            for element in table.sets.get(&SetName::Endpoints).into_iter().flat_map(HashMap::values)
-            {
-                if let Some((frontend, slot, backend)) = decode_endpoint(*family, element) {
+            for element in table.sets.get(&set).into_iter().flat_map(HashMap::values) {
+                if let Some((frontend, slot, backend)) = decode_endpoint(*family, space, element) {
                     numbered.entry(frontend).or_default().push((slot, backend));
                 }
             }
@@ -59,16 +74,20 @@ impl Actual {
     }
 }
 
-/// An element of the `endpoints` map: frontend, slot, endpoint.
-fn decode_endpoint(family: Family, element: &Element) -> Option<(Frontend, u32, SocketAddr)> {
-    let frontend = decode_frontend(family, &element.key)?;
-    let key = [FRONTEND, &[Field::Pick(0)]].concat();
+/// An element of a map of endpoints: frontend, slot, endpoint.
+fn decode_endpoint(
+    family: Family,
+    space: Space,
+    element: &Element,
+) -> Option<(Frontend, u32, SocketAddr)> {
+    let frontend = decode_in(family, space, &element.key)?;
+    let key = [space.key(), &[Field::Pick(0)]].concat();
     let slot = match decode(family, &key, &element.key)?.last()? {
         Value::Slot(slot) => *slot,
         _ => return None,
     };
     let Data::Value(data) = &element.data else { return None };
-    match decode(family, &[Field::Daddr, Field::Dport], data)?.as_slice() {
+    match decode(family, ENDPOINT, data)?.as_slice() {
         [Value::Addr(addr), Value::Port(port)] => {
             Some((frontend, slot, SocketAddr::new(*addr, *port)))
         }
@@ -76,15 +95,21 @@ fn decode_endpoint(family: Family, element: &Element) -> Option<(Frontend, u32, 
     }
 }
 
-/// The frontend a key begins with.
-pub fn decode_frontend(family: Family, key: &Key) -> Option<Frontend> {
-    match decode(family, FRONTEND, key)?.as_slice() {
+/// The frontend that an element of this set is about, if it is about one.
+pub fn decode_frontend(family: Family, set: SetName, key: &Key) -> Option<Frontend> {
+    let node_port = set.def().key.first() == Some(&Field::Protocol);
+    decode_in(family, if node_port { Space::NodePort } else { Space::Address }, key)
+}
+
+fn decode_in(family: Family, space: Space, key: &Key) -> Option<Frontend> {
+    let (at, protocol, port) = match decode(family, space.key(), key)?.as_slice() {
         [Value::Addr(addr), Value::Protocol(protocol), Value::Port(port)] => {
-            let protocol = Protocol::from_number(*protocol)?;
-            Some(Frontend { addr: *addr, protocol, port: *port })
+            (At::Address(*addr), *protocol, *port)
         }
-        _ => None,
-    }
+        [Value::Protocol(protocol), Value::Port(port)] => (At::Node(family), *protocol, *port),
+        _ => return None,
+    };
+    Some(Frontend { at, protocol: Protocol::from_number(protocol)?, port })
 }
 
 /// The changes that bring the kernel to `desired`.
@@ -116,10 +141,22 @@ fn make(desired: &Desired, family: Family) -> TableChanges {
 
 fn adjust(desired: &Desired, family: Family, actual: &ActualTable) -> TableChanges {
     let mut changes = TableChanges {
-        add_sets: sets().into_iter().filter(|set| !actual.sets.contains_key(&set.name)).collect(),
+        add_sets: sets().filter(|set| !actual.sets.contains_key(&set.name)).collect(),
         delete_sets: actual.unknown_sets.clone(),
         ..TableChanges::default()
     };
+
+    let maps = desired.affinity_maps(family);
+    let (there, leftover): (Vec<_>, Vec<_>) =
+        actual.affinity_maps.keys().partition(|map| maps.contains(*map));
+    changes.add_affinity_maps = maps.iter().filter(|map| !there.contains(map)).cloned().collect();
+    changes.delete_sets.extend(leftover.into_iter().cloned());
+    for (map, endpoints) in desired.remembered(family) {
+        let clients = actual.affinity_maps.get(&map).into_iter().flat_map(HashMap::values);
+        if clients.into_iter().any(|endpoint| !endpoints.contains(endpoint)) {
+            changes.forget_others.insert(map, endpoints);
+        }
+    }
 
     let mut leftover_chains = actual.chains.clone();
     for chain in desired.chains(family) {
@@ -130,7 +167,8 @@ fn adjust(desired: &Desired, family: Family, actual: &ActualTable) -> TableChang
             Some(_) => changes.rewrite_chains.push(chain),
         }
     }
-    changes.delete_chains = leftover_chains.into_keys().collect();
+    // What hands packets on goes before what it hands them to; names sort that way.
+    changes.delete_chains = leftover_chains.into_keys().rev().collect();
 
     let mut matched = 0usize;
     desired.elements(family, &mut |set, element| match actual
@@ -139,9 +177,9 @@ fn adjust(desired: &Desired, family: Family, actual: &ActualTable) -> TableChang
         .and_then(|elements| elements.get(&element.key))
     {
         Some(is) if *is == element => matched += 1,
-        Some(_) => {
+        Some(is) => {
             matched += 1;
-            changes.delete(set, element.key);
+            changes.delete(set, is.clone());
             changes.add(set, element);
         }
         None => changes.add(set, element),
@@ -171,8 +209,8 @@ fn delete_leftovers(
         }
     });
     for (set, keys) in leftovers {
-        for key in keys {
-            changes.delete(set, key);
+        for element in keys.iter().filter_map(|key| actual.sets.get(&set)?.get(key)) {
+            changes.delete(set, element.clone());
         }
     }
 }

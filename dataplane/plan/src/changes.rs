@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use zw_model::Family;
 
 use crate::element::{Element, Key};
-use crate::ruleset::{Chain, SetDef, SetName};
+use crate::ruleset::{Chain, SetDef};
+use crate::sets::SetName;
 
 /// The changes of one transaction, for both families.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -23,17 +24,21 @@ pub struct TableChanges {
     pub add_table: Option<String>,
     /// New sets and maps.
     pub add_sets: Vec<SetDef>,
+    /// New affinity maps, by name.
+    pub add_affinity_maps: Vec<String>,
     /// New chains, with their rules.
     pub add_chains: Vec<Chain>,
     /// Chains whose rules are replaced.
     pub rewrite_chains: Vec<Chain>,
-    /// Elements that go.
-    pub delete_elements: BTreeMap<SetName, Vec<Key>>,
+    /// Elements that go, as they are.
+    pub delete_elements: BTreeMap<SetName, Vec<Element>>,
     /// Elements that come; one that changes goes first.
     pub add_elements: BTreeMap<SetName, Vec<Element>>,
+    /// Affinity maps in which only these endpoints may still be remembered.
+    pub forget_others: BTreeMap<String, Vec<Key>>,
     /// Chains nobody uses any more.
     pub delete_chains: Vec<String>,
-    /// Sets of an older version.
+    /// Affinity maps nobody uses any more, and sets of an older version.
     pub delete_sets: Vec<String>,
 }
 
@@ -56,6 +61,19 @@ impl Changes {
             .sum()
     }
 
+    /// Takes in changes to other elements than its own.
+    pub fn absorb(&mut self, other: Changes) {
+        for (family, others) in other.tables {
+            let table = self.table(family);
+            for (set, elements) in others.delete_elements {
+                table.delete_elements.entry(set).or_default().extend(elements);
+            }
+            for (set, elements) in others.add_elements {
+                table.add_elements.entry(set).or_default().extend(elements);
+            }
+        }
+    }
+
     pub(crate) fn table(&mut self, family: Family) -> &mut TableChanges {
         self.tables.entry(family).or_default()
     }
@@ -71,8 +89,8 @@ impl TableChanges {
         self.add_elements.entry(set).or_default().push(element);
     }
 
-    pub(crate) fn delete(&mut self, set: SetName, key: Key) {
-        self.delete_elements.entry(set).or_default().push(key);
+    pub(crate) fn delete(&mut self, set: SetName, element: Element) {
+        self.delete_elements.entry(set).or_default().push(element);
     }
 }
 
@@ -103,13 +121,13 @@ impl Net {
 
     /// Adds what really changes to `changes`.
     pub(crate) fn settle(self, changes: &mut Changes) {
-        for ((family, set, key), (before, after)) in self.elements {
+        for ((family, set, _), (before, after)) in self.elements {
             if before == after {
                 continue;
             }
             let table = changes.table(family);
-            if before.is_some() {
-                table.delete(set, key);
+            if let Some(element) = before {
+                table.delete(set, element);
             }
             if let Some(element) = after {
                 table.add(set, element);

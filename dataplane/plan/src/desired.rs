@@ -2,33 +2,32 @@
 //! change means for the kernel. Cost follows the change: an update touches only the Services it
 //! names, and those that compete with them for an address.
 
+mod shared;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::net::{IpAddr, SocketAddr};
 
 use zw_model::{Family, ServiceKey};
 
-use crate::base::{PlanConfig, base_table, shape_chain, shape_name};
+use crate::base::{base_table, remember};
 use crate::changes::{Changes, Net};
+use crate::config::PlanConfig;
 use crate::element::{Element, Key};
-use crate::ruleset::{Chain, SetName};
-use crate::service::{Frontend, PortRules, ServiceRules};
-
-/// How many unused shape chains stay for the next Service that scales to that size. A busy Service
-/// scaling up and down would otherwise make and drop a chain with every endpoint.
-const IDLE_SHAPES: usize = 32;
+use crate::frontend::Frontend;
+use crate::ruleset::Chain;
+use crate::service::{Backend, PortRules, ServiceRules, Slots};
+use crate::sets::SetName;
+use crate::surroundings::Surroundings;
+use shared::{Shared, Turnover};
 
 /// The ruleset that should be in the kernel.
 #[derive(Debug)]
 pub struct Desired {
     config: PlanConfig,
+    surroundings: Surroundings,
     services: BTreeMap<ServiceKey, ServiceRules>,
     /// Everyone who wants a frontend, in order; the first has it.
     claims: HashMap<Frontend, Vec<ServiceKey>>,
-    /// How many Service ports use each shape. Unused ones stay a while, see [`IDLE_SHAPES`].
-    shapes: BTreeMap<(Family, u32), usize>,
-    idle_shapes: BTreeSet<(Family, u32)>,
-    /// How many Service ports have an endpoint with this address on this node.
-    hairpins: BTreeMap<IpAddr, usize>,
+    shared: Shared,
 }
 
 /// A frontend that more than one Service claims.
@@ -44,14 +43,13 @@ pub struct Contested {
 
 impl Desired {
     /// No Services yet.
-    pub fn new(config: PlanConfig) -> Self {
+    pub fn new(config: PlanConfig, surroundings: Surroundings) -> Self {
         Self {
             config,
+            surroundings,
             services: BTreeMap::new(),
             claims: HashMap::new(),
-            shapes: BTreeMap::new(),
-            idle_shapes: BTreeSet::new(),
-            hairpins: BTreeMap::new(),
+            shared: Shared::default(),
         }
     }
 
@@ -61,19 +59,27 @@ impl Desired {
         &mut self,
         updates: impl IntoIterator<Item = (ServiceKey, Option<ServiceRules>)>,
     ) -> Changes {
-        let idle_before = self.idle_shapes.clone();
+        let before = self.shared.snapshot();
         let mut net = Net::default();
-        let mut new_shapes = BTreeSet::new();
-        for (key, rules) in updates {
-            self.replace(key, rules, Some(&mut net), &mut new_shapes);
-        }
         let mut changes = Changes::default();
-        for (family, slots) in new_shapes {
-            let chain = shape_chain(family, slots, &self.config);
-            changes.table(family).add_chains.push(chain);
+        let mut turnover = Turnover::default();
+        for (key, rules) in updates {
+            self.replace(key, rules, Some((&mut net, &mut changes)), &mut turnover);
+        }
+        for (family, map) in turnover.new_maps {
+            changes.table(family).add_affinity_maps.push(map);
+        }
+        for (family, shape) in turnover.new_shapes {
+            changes.table(family).add_chains.push(shape.chain(family, &self.config));
+        }
+        for family in Family::BOTH {
+            let any_sticky = self.shared.any_sticky(family);
+            if any_sticky != before.any_sticky(family) {
+                changes.table(family).rewrite_chains.push(remember(any_sticky));
+            }
         }
         net.settle(&mut changes);
-        self.retire_shapes(&idle_before, &mut changes);
+        self.shared.retire(&before, &mut changes);
         changes
     }
 
@@ -81,10 +87,26 @@ impl Desired {
     /// single changes would only cost memory.
     pub fn load(&mut self, updates: impl IntoIterator<Item = (ServiceKey, Option<ServiceRules>)>) {
         for (key, rules) in updates {
-            self.replace(key, rules, None, &mut BTreeSet::new());
+            self.replace(key, rules, None, &mut Turnover::default());
         }
-        self.idle_shapes.clear();
-        self.shapes.retain(|_, uses| *uses > 0);
+        self.shared.forget_idle();
+    }
+
+    /// The node or the cluster's ranges have changed; says what that changes in the kernel.
+    pub fn surround(&mut self, surroundings: Surroundings) -> Changes {
+        let mut net = Net::default();
+        for family in Family::BOTH {
+            for (set, element) in self.surroundings.elements(family) {
+                net.record(family, set, element.key, Some(element), None);
+            }
+            for (set, element) in surroundings.elements(family) {
+                net.record(family, set, element.key, None, Some(element));
+            }
+        }
+        self.surroundings = surroundings;
+        let mut changes = Changes::default();
+        net.settle(&mut changes);
+        changes
     }
 
     /// Every Service that has rules.
@@ -98,9 +120,11 @@ impl Desired {
     }
 
     /// The endpoints that hold a frontend's slots, as its Service wants them.
-    pub fn slots(&self, key: &ServiceKey, frontend: &Frontend) -> Vec<SocketAddr> {
+    pub fn slots(&self, key: &ServiceKey, frontend: &Frontend) -> Slots {
+        let addresses = |backends: &[Backend]| backends.iter().map(|b| b.addr).collect();
         let port = self.services.get(key).and_then(|rules| rules.port(frontend));
-        port.map(|port| port.backends.iter().map(|b| b.addr).collect()).unwrap_or_default()
+        port.map(|port| Slots { all: addresses(&port.backends), local: addresses(port.local()) })
+            .unwrap_or_default()
     }
 
     /// A Service's frontends that others claim too.
@@ -125,37 +149,61 @@ impl Desired {
 
     /// Every chain of one family's table.
     pub(crate) fn chains(&self, family: Family) -> Vec<Chain> {
-        let shapes = self.shapes.keys().filter(|(of, _)| *of == family);
-        let shapes = shapes.map(|(family, slots)| shape_chain(*family, *slots, &self.config));
-        base_table(&self.config).into_iter().chain(shapes).collect()
+        let base = base_table(family, &self.config, self.shared.any_sticky(family));
+        let shapes = self.shared.shapes(family).map(|shape| shape.chain(family, &self.config));
+        base.into_iter().chain(shapes).collect()
+    }
+
+    /// The names of one family's affinity maps.
+    pub(crate) fn affinity_maps(&self, family: Family) -> BTreeSet<String> {
+        self.shared.affinity_maps(family).cloned().collect()
+    }
+
+    /// For every affinity map, whom its clients may be with.
+    pub(crate) fn remembered(&self, family: Family) -> BTreeMap<String, Vec<Key>> {
+        if !self.shared.any_sticky(family) {
+            return BTreeMap::new();
+        }
+        self.in_force(family).flat_map(PortRules::remembered).collect()
     }
 
     /// Every element of one family's table.
     pub(crate) fn elements(&self, family: Family, each: &mut dyn FnMut(SetName, Element)) {
-        for (key, rules) in &self.services {
-            for port in rules.ports.iter().filter(|port| port.frontend.family() == family) {
-                if self.claims.get(&port.frontend).and_then(|c| c.first()) != Some(key) {
-                    continue;
-                }
-                for (set, element) in port.heads() {
-                    each(set, element);
-                }
-                for element in (0..port.slots()).filter_map(|slot| port.endpoint(slot)) {
-                    each(SetName::Endpoints, element);
+        for port in self.in_force(family) {
+            for (set, element) in port.heads() {
+                each(set, element);
+            }
+            for (set, backends) in port.lists() {
+                for (slot, backend) in (0..).zip(backends) {
+                    each(set, port.endpoint(slot, backend));
                 }
             }
         }
-        for addr in self.hairpins.keys().filter(|addr| Family::of(**addr) == family) {
-            each(SetName::Hairpin, hairpin(*addr));
+        for (set, key) in self.shared.elements(family) {
+            each(*set, Element::bare(*key));
         }
+        for (set, element) in self.surroundings.elements(family) {
+            each(set, element);
+        }
+    }
+
+    /// The rules of the frontends of one family that their Services really have.
+    fn in_force(&self, family: Family) -> impl Iterator<Item = &PortRules> {
+        let of_family = move |port: &&PortRules| port.frontend.family() == family;
+        self.services.iter().flat_map(move |(key, rules)| {
+            let owned = move |port: &&PortRules| {
+                self.claims.get(&port.frontend).and_then(|c| c.first()) == Some(key)
+            };
+            rules.ports.iter().filter(of_family).filter(owned)
+        })
     }
 
     fn replace(
         &mut self,
         key: ServiceKey,
         rules: Option<ServiceRules>,
-        mut net: Option<&mut Net>,
-        new_shapes: &mut BTreeSet<(Family, u32)>,
+        mut told: Option<(&mut Net, &mut Changes)>,
+        turnover: &mut Turnover,
     ) {
         let frontends = |rules: Option<&ServiceRules>| -> BTreeSet<Frontend> {
             rules.into_iter().flat_map(|r| &r.ports).map(|port| port.frontend).collect()
@@ -182,9 +230,12 @@ impl Desired {
             if before == after {
                 continue;
             }
-            self.count_shared(before.as_ref(), after.as_ref(), &mut net, new_shapes);
-            if let Some(net) = &mut net {
-                record(frontend.family(), before.as_ref(), after.as_ref(), net);
+            let family = frontend.family();
+            let net = told.as_mut().map(|(net, _)| &mut **net);
+            self.shared.turn(family, before.as_ref(), after.as_ref(), net, turnover);
+            if let Some((net, changes)) = &mut told {
+                record(family, before.as_ref(), after.as_ref(), net);
+                forget(family, before.as_ref(), after.as_ref(), changes);
             }
         }
     }
@@ -210,74 +261,6 @@ impl Desired {
             }
         }
     }
-
-    /// Counts who uses shapes and hairpin addresses; the first user brings one in, the last one lets
-    /// it go.
-    fn count_shared(
-        &mut self,
-        before: Option<&PortRules>,
-        after: Option<&PortRules>,
-        net: &mut Option<&mut Net>,
-        new_shapes: &mut BTreeSet<(Family, u32)>,
-    ) {
-        let shape = |port: &PortRules| (port.frontend.family(), port.slots());
-        if let Some(shape) = after.map(shape).filter(|(_, slots)| *slots > 0) {
-            let uses = self.shapes.entry(shape).or_insert_with(|| {
-                new_shapes.insert(shape);
-                0
-            });
-            *uses += 1;
-            self.idle_shapes.remove(&shape);
-        }
-        if let Some(shape) = before.map(shape).filter(|(_, slots)| *slots > 0)
-            && let Some(uses) = self.shapes.get_mut(&shape)
-        {
-            *uses -= 1;
-            if *uses == 0 {
-                self.idle_shapes.insert(shape);
-            }
-        }
-
-        let mut recorded = |addr: IpAddr, is: bool| {
-            if let Some(net) = net {
-                let element = hairpin(addr);
-                let (key, family) = (element.key, Family::of(addr));
-                let (before, after) =
-                    if is { (None, Some(element)) } else { (Some(element), None) };
-                net.record(family, SetName::Hairpin, key, before, after);
-            }
-        };
-        for addr in after.into_iter().flat_map(PortRules::local_addresses) {
-            let uses = self.hairpins.entry(addr).or_default();
-            *uses += 1;
-            if *uses == 1 {
-                recorded(addr, true);
-            }
-        }
-        for addr in before.into_iter().flat_map(PortRules::local_addresses) {
-            let Some(uses) = self.hairpins.get_mut(&addr) else { continue };
-            *uses -= 1;
-            if *uses == 0 {
-                self.hairpins.remove(&addr);
-                recorded(addr, false);
-            }
-        }
-    }
-
-    /// Drops shape chains once too many lie idle. Only those that were idle before this transaction:
-    /// kernels before 6.2 refuse to delete a chain whose last reference has only just gone.
-    fn retire_shapes(&mut self, idle_before: &BTreeSet<(Family, u32)>, changes: &mut Changes) {
-        if self.idle_shapes.len() <= IDLE_SHAPES {
-            return;
-        }
-        let retired: Vec<(Family, u32)> =
-            self.idle_shapes.intersection(idle_before).copied().collect();
-        for shape in retired {
-            self.idle_shapes.remove(&shape);
-            self.shapes.remove(&shape);
-            changes.table(shape.0).delete_chains.push(shape_name(shape.1));
-        }
-    }
 }
 
 /// The elements that differ between two states of one frontend.
@@ -288,21 +271,47 @@ fn record(family: Family, before: Option<&PortRules>, after: Option<&PortRules>,
     for (set, element) in after.into_iter().flat_map(PortRules::heads) {
         net.record(family, set, element.key, None, Some(element));
     }
-    let slots = |port: Option<&PortRules>| port.map_or(0, PortRules::slots);
-    for slot in 0..slots(before).max(slots(after)) {
-        let backend = |port: Option<&PortRules>| Some(port?.backends.get(slot as usize)?.addr);
-        if backend(before) != backend(after) {
-            let element = |port: Option<&PortRules>| port.and_then(|port| port.endpoint(slot));
+    let lists =
+        |port: Option<&PortRules>| port.map(|port| port.lists().map(|(_, list)| list.len()));
+    let lengths = lists(before).into_iter().chain(lists(after));
+    let longest = lengths.fold([0, 0], |[a, b], [c, d]| [a.max(c), b.max(d)]);
+    for (list, longest) in longest.into_iter().enumerate() {
+        for (slot, at) in (0..).zip(0..longest) {
+            let backend = |port: Option<&PortRules>| Some(port?.lists()[list].1.get(at)?.addr);
+            if backend(before) == backend(after) {
+                continue;
+            }
+            let element = |port: Option<&PortRules>| {
+                let (set, backends) = port?.lists()[list];
+                Some((set, port?.endpoint(slot, backends.get(at)?)))
+            };
             let (before, after) = (element(before), element(after));
-            if let Some(key) = before.as_ref().or(after.as_ref()).map(|element| element.key) {
-                net.record(family, SetName::Endpoints, key, before, after);
+            if let Some((set, key)) = before.as_ref().or(after.as_ref()).map(|(s, e)| (*s, e.key)) {
+                let bare = |pair: Option<(SetName, Element)>| pair.map(|(_, element)| element);
+                net.record(family, set, key, bare(before), bare(after));
             }
         }
     }
 }
 
-fn hairpin(addr: IpAddr) -> Element {
-    Element::bare(Key::new().addr(addr).addr(addr))
+/// Clients of an endpoint that is gone are forgotten with it.
+fn forget(
+    family: Family,
+    before: Option<&PortRules>,
+    after: Option<&PortRules>,
+    changes: &mut Changes,
+) {
+    let maps = |port: Option<&PortRules>| -> BTreeMap<String, Vec<Key>> {
+        port.into_iter().flat_map(PortRules::remembered).collect()
+    };
+    let after = maps(after);
+    for (map, were) in maps(before) {
+        if let Some(are) = after.get(&map)
+            && were.iter().any(|endpoint| !are.contains(endpoint))
+        {
+            changes.table(family).forget_others.insert(map, are.clone());
+        }
+    }
 }
 
 #[cfg(test)]

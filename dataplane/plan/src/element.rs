@@ -8,8 +8,8 @@ use zw_model::{Family, Protocol};
 
 use crate::ruleset::Field;
 
-/// The longest key: two IPv6 addresses.
-const LONGEST: usize = 32;
+/// The longest key: two IPv6 addresses, protocol and port.
+const LONGEST: usize = 40;
 
 /// A concatenation of fields, each padded to four bytes as nf_tables registers are. Network order
 /// for what comes out of a packet, host order for slot numbers.
@@ -88,6 +88,8 @@ pub enum Data {
     Goto(String),
     /// Registers: an address and a port.
     Value(Key),
+    /// A member of a set of ranges: everything from the element's key up to this one.
+    UpTo(Key),
     /// Something Zoneward never writes, seen in the kernel: always replaced.
     Foreign,
 }
@@ -150,17 +152,21 @@ pub fn decode(family: Family, fields: &[Field], key: &Key) -> Option<Vec<Value>>
         .iter()
         .map(|field| {
             Some(match (field, family) {
-                (Field::Saddr | Field::Daddr, Family::V4) => {
+                (Field::Saddr | Field::Daddr | Field::OriginalDaddr, Family::V4) => {
                     let octets: [u8; 4] = take(4)?.try_into().ok()?;
                     Value::Addr(Ipv4Addr::from(octets).into())
                 }
-                (Field::Saddr | Field::Daddr, Family::V6) => {
+                (Field::Saddr | Field::Daddr | Field::OriginalDaddr, Family::V6) => {
                     let octets: [u8; 16] = take(16)?.try_into().ok()?;
                     Value::Addr(Ipv6Addr::from(octets).into())
                 }
                 (Field::Protocol, _) => Value::Protocol(take(1)?[0]),
-                (Field::Dport, _) => Value::Port(u16::from_be_bytes(take(2)?.try_into().ok()?)),
-                (Field::Pick(_), _) => Value::Slot(u32::from_ne_bytes(take(4)?.try_into().ok()?)),
+                (Field::Dport | Field::OriginalDport, _) => {
+                    Value::Port(u16::from_be_bytes(take(2)?.try_into().ok()?))
+                }
+                (Field::Pick(_) | Field::Next(_), _) => {
+                    Value::Slot(u32::from_ne_bytes(take(4)?.try_into().ok()?))
+                }
             })
         })
         .collect()

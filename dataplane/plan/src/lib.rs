@@ -13,12 +13,18 @@
 mod adopt;
 mod base;
 mod changes;
+mod config;
 mod desired;
 mod element;
+mod frontend;
+mod rules;
 mod ruleset;
 mod select;
 mod service;
+mod sets;
+mod shape;
 mod slots;
+mod surroundings;
 mod table;
 mod walk;
 
@@ -26,15 +32,20 @@ mod walk;
 pub mod testing;
 
 pub use adopt::{Actual, ActualChain, ActualTable, bring_to, decode_frontend};
-pub use base::{PlanConfig, TABLE, base_table, sets, shape_chain};
+pub use base::{TABLE, base_table};
 pub use changes::{Changes, TableChanges};
+pub use config::{Balance, PlanConfig, Pods};
 pub use desired::{Contested, Desired};
 pub use element::{Data, Element, Key, Value, decode};
+pub use frontend::{At, Frontend};
 pub use ruleset::{
-    Chain, Field, Hook, HookKind, HookPoint, Rule, SetData, SetDef, SetName, Statement,
+    Chain, Field, Hook, HookKind, HookPoint, Interface, Rule, SetData, SetDef, Statement,
 };
 pub use select::{Candidate, Selection, Tier, Verdict, Why, WhyNot, select};
-pub use service::{Backend, Frontend, PortRules, ServiceRules, plan_service};
+pub use service::{Backend, Backends, Exposure, PortRules, ServiceRules, Slots, plan_service};
+pub use sets::{SetName, sets};
+pub use shape::{AFFINITY, AFFINITY_SIZE, Shape};
 pub use slots::assign;
+pub use surroundings::Surroundings;
 pub use table::{ApplyError, Table, show_key};
 pub use walk::{Fate, Origin, Outcome, Packet, Walk, walk};

@@ -4,54 +4,14 @@
 //! Statements are as large as the rules need them, not as small as nf_tables' expressions: the
 //! walker can match on them and the encoder has one function each.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use ipnet::IpNet;
-use zw_model::Family;
+use zw_model::{Family, Protocol};
 
-/// The sets and maps of the table; everything that grows with the cluster lives in one of these.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum SetName {
-    /// Service address, protocol, port: which chain picks an endpoint.
-    Services,
-    /// The same keys with a counter each. A set of its own, because a Service's element in
-    /// `services` is replaced whenever its number of endpoints changes, which would reset it.
-    Connections,
-    /// Service address, protocol, port, slot: the endpoint.
-    Endpoints,
-    /// Service ports without a usable endpoint.
-    NoEndpoints,
-    /// Addresses of this node's endpoints, twice: a pod that reaches itself through a Service.
-    Hairpin,
-}
-
-impl SetName {
-    /// In the order they are created and printed.
-    pub const ALL: [SetName; 5] = [
-        SetName::Services,
-        SetName::Connections,
-        SetName::Endpoints,
-        SetName::NoEndpoints,
-        SetName::Hairpin,
-    ];
-
-    /// The name in the kernel.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            SetName::Services => "services",
-            SetName::Connections => "connections",
-            SetName::Endpoints => "endpoints",
-            SetName::NoEndpoints => "no-endpoints",
-            SetName::Hairpin => "hairpin",
-        }
-    }
-}
-
-impl fmt::Display for SetName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
+use crate::config::Balance;
+use crate::sets::{ADDRESS_KEY, NODE_PORT_KEY, SetName};
 
 /// One field of a concatenation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -64,12 +24,15 @@ pub enum Field {
     Protocol,
     /// `th dport`
     Dport,
+    /// `ct original ip daddr`: where the connection went before it was redirected.
+    OriginalDaddr,
+    /// `ct original proto-dst`
+    OriginalDport,
     /// `numgen random mod N`
     Pick(u32),
+    /// `numgen inc mod N`
+    Next(u32),
 }
-
-/// Service address, protocol and port: what a packet to a Service is recognised by.
-pub(crate) const FRONTEND: &[Field] = &[Field::Daddr, Field::Protocol, Field::Dport];
 
 /// What a set's elements map to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,6 +56,8 @@ pub struct SetDef {
     pub data: SetData,
     /// Every element counts the packets that match it.
     pub counter: bool,
+    /// Its elements may span from one key to another.
+    pub ranges: bool,
 }
 
 /// Where a base chain hooks in.
@@ -151,10 +116,26 @@ pub enum Statement {
     New,
     /// `ct status dnat`: only what this host has redirected.
     Redirected,
+    /// `ip saddr 10.244.0.0/16`
+    From(IpNet),
     /// `ip saddr != 10.244.0.0/16`
     NotFrom(IpNet),
+    /// `ip daddr != 127.0.0.0/8`
+    NotTo(IpNet),
+    /// `iifname "veth*"`
+    Via(Interface),
+    /// `iifname != "veth*"`
+    NotVia(Interface),
+    /// `fib saddr type local`: from one of the node's own addresses.
+    FromNode,
+    /// `fib daddr type local`: to one of the node's own addresses.
+    ToNode,
+    /// `meta l4proto tcp`
+    Protocol(Protocol),
     /// `ip daddr . … @set`: matches, and counts if the set has counters.
     In(&'static [Field], SetName),
+    /// `ip daddr . … != @set`
+    NotIn(&'static [Field], SetName),
     /// `ip daddr . … vmap @set`
     Dispatch(&'static [Field], SetName),
     /// `meta mark & 0x4000 == 0x4000`
@@ -169,15 +150,51 @@ pub enum Statement {
         slots: u32,
         /// The map.
         map: SetName,
+        /// How.
+        balance: Balance,
+    },
+    /// `dnat ip to ip saddr map @affinity-…`: back to where this client went before.
+    DnatAsBefore(String),
+    /// `update @affinity-… { ct original ip saddr timeout 3h : ip daddr . th dport }`: remembers where
+    /// this client went, or that it is still there.
+    Remember {
+        /// The affinity map.
+        map: String,
+        /// For how many seconds.
+        timeout: u32,
     },
     /// `masquerade fully-random`
     Masquerade,
     /// `reject`: with ICMP's port unreachable
     Reject,
+    /// `drop`
+    Drop,
     /// `jump chain`
     Jump(&'static str),
     /// `goto chain`
-    Goto(&'static str),
+    Goto(Cow<'static, str>),
+}
+
+/// An interface by its name or the beginning of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interface {
+    /// The name.
+    pub name: String,
+    /// Any name that begins like this.
+    pub prefix: bool,
+}
+
+impl Statement {
+    /// What a [`Statement::Dnat`] looks up.
+    pub fn dnat_key(slots: u32, map: SetName, balance: Balance) -> Vec<Field> {
+        let slot = match balance {
+            Balance::Random => Field::Pick(slots),
+            Balance::RoundRobin => Field::Next(slots),
+        };
+        let node_port = matches!(map, SetName::NodePortEndpoints | SetName::NodePortLocalEndpoints);
+        let key = if node_port { NODE_PORT_KEY } else { ADDRESS_KEY };
+        [key, &[slot]].concat()
+    }
 }
 
 impl Chain {
@@ -186,16 +203,16 @@ impl Chain {
     /// because the kernel never changes the userdata a chain was made with, and a chain that Services
     /// refer to cannot be made anew.
     pub fn fingerprints(&self, family: Family) -> Vec<String> {
-        let fingerprint = |rule| {
-            let text = InFamily::<Rule>(family, rule).to_string();
-            // FNV-1a: std's hasher may change between Rust releases, which would rewrite every rule.
-            let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-                (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-            });
-            format!("zw-{hash:016x}")
-        };
-        self.rules.iter().map(fingerprint).collect()
+        let text = |rule| InFamily::<Rule>(family, rule).to_string();
+        self.rules.iter().map(|rule| format!("zw-{:016x}", fingerprint(&text(rule)))).collect()
     }
+}
+
+/// FNV-1a: std's hasher may change between Rust releases, which would rewrite every rule.
+pub(crate) fn fingerprint(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 /// Something to print as nft writes it in the table of one family.
@@ -209,7 +226,10 @@ impl fmt::Display for InFamily<'_, Field> {
             Field::Daddr => write!(f, "{ip} daddr"),
             Field::Protocol => f.write_str("meta l4proto"),
             Field::Dport => f.write_str("th dport"),
+            Field::OriginalDaddr => write!(f, "ct original {ip} daddr"),
+            Field::OriginalDport => f.write_str("ct original proto-dst"),
             Field::Pick(n) => write!(f, "numgen random mod {n}"),
+            Field::Next(n) => write!(f, "numgen inc mod {n}"),
         }
     }
 }
@@ -244,21 +264,63 @@ impl fmt::Display for InFamily<'_, Statement> {
         match self.1 {
             Statement::New => f.write_str("ct state new"),
             Statement::Redirected => f.write_str("ct status dnat"),
+            Statement::From(net) => write!(f, "{ip} saddr {net}"),
             Statement::NotFrom(net) => write!(f, "{ip} saddr != {net}"),
+            Statement::NotTo(net) if net.prefix_len() == net.max_prefix_len() => {
+                write!(f, "{ip} daddr != {}", net.addr())
+            }
+            Statement::NotTo(net) => write!(f, "{ip} daddr != {net}"),
+            Statement::Via(interface) => write!(f, "iifname {interface}"),
+            Statement::NotVia(interface) => write!(f, "iifname != {interface}"),
+            Statement::FromNode => f.write_str("fib saddr type local"),
+            Statement::ToNode => f.write_str("fib daddr type local"),
+            Statement::Protocol(protocol) => write!(f, "meta l4proto {protocol}"),
             Statement::In(key, set) => write!(f, "{} @{set}", InFamily(family, *key)),
+            Statement::NotIn(key, set) => write!(f, "{} != @{set}", InFamily(family, *key)),
             Statement::Dispatch(key, set) => write!(f, "{} vmap @{set}", InFamily(family, *key)),
             Statement::Marked(bit) => write!(f, "meta mark & {bit:#010x} == {bit:#010x}"),
             Statement::Mark(bit) => write!(f, "meta mark set meta mark | {bit:#010x}"),
             Statement::Unmark(bit) => write!(f, "meta mark set meta mark ^ {bit:#010x}"),
-            Statement::Dnat { slots, map } => {
-                let key = [FRONTEND, &[Field::Pick(*slots)]].concat();
+            Statement::Dnat { slots, map, balance } => {
+                let key = Statement::dnat_key(*slots, *map, *balance);
                 write!(f, "dnat {ip} to {} map @{map}", InFamily(family, &key[..]))
+            }
+            Statement::DnatAsBefore(map) => write!(f, "dnat {ip} to {ip} saddr map @{map}"),
+            Statement::Remember { map, timeout } => {
+                let timeout = Period(*timeout);
+                write!(
+                    f,
+                    "update @{map} {{ ct original {ip} saddr timeout {timeout} : {ip} daddr . th dport }}"
+                )
             }
             Statement::Masquerade => f.write_str("masquerade fully-random"),
             Statement::Reject => f.write_str("reject"),
+            Statement::Drop => f.write_str("drop"),
             Statement::Jump(chain) => write!(f, "jump {chain}"),
             Statement::Goto(chain) => write!(f, "goto {chain}"),
         }
+    }
+}
+
+impl fmt::Display for Interface {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}{}\"", self.name, if self.prefix { "*" } else { "" })
+    }
+}
+
+/// Seconds as nft writes them: `1d2h3m4s`.
+struct Period(u32);
+
+impl fmt::Display for Period {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0;
+        let parts = [
+            (seconds / 86_400, "d"),
+            (seconds / 3_600 % 24, "h"),
+            (seconds / 60 % 60, "m"),
+            (seconds % 60, "s"),
+        ];
+        parts.into_iter().filter(|(n, _)| *n > 0).try_for_each(|(n, unit)| write!(f, "{n}{unit}"))
     }
 }
 

@@ -32,6 +32,25 @@ impl<'a> Selection<'a> {
     pub fn used(&self) -> impl Iterator<Item = &Candidate<'a>> {
         self.candidates.iter().filter(|c| matches!(c.verdict, Verdict::Used(_)))
     }
+
+    /// The endpoints on this node that answer where a policy keeps traffic local: the ready ones, else
+    /// the serving and terminating ones. Neither hints nor zones have a say, and whether others are ready
+    /// elsewhere does not matter.
+    pub fn local(&self, node: &NodeContext) -> Vec<&Candidate<'a>> {
+        let here = |c: &&Candidate<'a>| {
+            let hidden = [WhyNot::OtherZone, WhyNot::Duplicate].map(Verdict::Unused);
+            c.endpoint.node.as_ref() == Some(&node.name) && !hidden.contains(&c.verdict)
+        };
+        let with = |usable: fn(&Candidate<'_>) -> bool| -> Vec<&Candidate<'a>> {
+            let mut usable: Vec<_> =
+                self.candidates.iter().filter(here).filter(|c| usable(c)).collect();
+            // The same endpoint in a labelled and in an unlabelled slice.
+            usable.dedup_by_key(|c| (c.endpoint.addr, c.port));
+            usable
+        };
+        let ready = with(is_ready);
+        if ready.is_empty() { with(is_last_resort) } else { ready }
+    }
 }
 
 /// Which slices a Service port's endpoints come from.

@@ -1,44 +1,18 @@
-//! One Service's part of the ruleset.
+//! One Service's part of the ruleset: its frontends, and who answers at each.
 
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
-use zw_model::{Family, NodeContext, Protocol, Service, ServiceKey, Slice};
+use ipnet::IpNet;
+use zw_model::{
+    External, Family, NodeContext, Protocol, Service, ServiceKey, ServicePort, Slice, TrafficPolicy,
+};
 
-use crate::base::{LONGEST_COMMENT, REFUSE, shape_name};
-use crate::element::{Data, Element, Key};
-use crate::ruleset::SetName;
-use crate::select::select;
+use crate::config::LONGEST_COMMENT;
+use crate::frontend::Frontend;
+use crate::select::{Candidate, select};
+use crate::shape::Sticky;
 use crate::slots::assign;
-
-/// What a client connects to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Frontend {
-    /// The Service's address.
-    pub addr: IpAddr,
-    /// Transport protocol.
-    pub protocol: Protocol,
-    /// The Service's port.
-    pub port: u16,
-}
-
-impl Frontend {
-    /// The family of its address.
-    pub fn family(&self) -> Family {
-        Family::of(self.addr)
-    }
-
-    /// Its key in every set that is keyed by what a client connects to.
-    pub fn key(&self) -> Key {
-        Key::new().addr(self.addr).protocol(self.protocol).port(self.port)
-    }
-}
-
-impl fmt::Display for Frontend {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", SocketAddr::new(self.addr, self.port), self.protocol)
-    }
-}
 
 /// Where a connection goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,58 +23,162 @@ pub struct Backend {
     pub local: bool,
 }
 
-/// One Service port in one family.
+/// Endpoints in slot order, shared by the frontends of a Service port.
+pub type Backends = Arc<[Backend]>;
+
+/// One frontend of one Service port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortRules {
     /// What clients connect to.
     pub frontend: Frontend,
-    /// In slot order; empty means connections are refused.
-    pub backends: Vec<Backend>,
+    /// How they are treated.
+    pub exposure: Exposure,
+    /// Who answers.
+    pub backends: Backends,
+    /// Somebody answers, though perhaps none whom this client may use.
+    pub has_endpoints: bool,
+    /// It remembers its clients.
+    pub sticky: Option<Sticky>,
+    /// Only these may connect.
+    pub sources: Option<Arc<[IpNet]>>,
     /// `namespace/name:port`, as the kernel keeps it.
-    pub comment: String,
+    pub comment: Arc<str>,
 }
 
-/// All ports of one Service in both families, ordered by frontend.
+/// How clients of a frontend are treated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Exposure {
+    /// A cluster IP.
+    Cluster,
+    /// Reached from outside; the endpoint sees the node's address.
+    External,
+    /// Reached from outside, and only endpoints on this node answer outsiders, whose address they see.
+    ExternalLocal {
+        /// These.
+        local: Backends,
+    },
+}
+
+/// All frontends of one Service in both families, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServiceRules {
     /// At most one per frontend.
     pub ports: Vec<PortRules>,
 }
 
-/// Plans one Service. `previous` gives the endpoints that hold a frontend's slots now.
+/// Plans one Service. `previous` gives the endpoints that hold a frontend's slots now: those in
+/// `endpoints`, and those in `local-endpoints`.
 pub fn plan_service<'a>(
     service: &Service,
     slices: impl IntoIterator<Item = &'a Slice> + Clone,
     node: &NodeContext,
-    previous: impl Fn(&Frontend) -> Vec<SocketAddr>,
+    previous: impl Fn(&Frontend) -> Slots,
 ) -> ServiceRules {
     let mut ports: Vec<PortRules> = Vec::new();
     for family in Family::BOTH {
-        let Some(addr) = service.cluster_ip(family) else { continue };
         for port in &service.ports {
-            let frontend = Frontend { addr, protocol: port.protocol, port: port.port };
+            let frontends = frontends(service, port, family);
+            if frontends.is_empty() {
+                continue;
+            }
             let selection = select(port, family, slices.clone(), node);
-            // Sorted by address and free of duplicates already.
-            let wanted: Vec<Backend> = selection
-                .used()
-                .map(|c| Backend {
-                    addr: SocketAddr::new(c.endpoint.addr, c.port),
-                    local: c.endpoint.node.as_ref() == Some(&node.name),
-                })
-                .collect();
-            let backends = place(&previous(&frontend), &wanted);
-            ports.push(PortRules {
-                frontend,
-                backends,
-                comment: comment(&service.key, &port.name),
-            });
+            let backends = |wanted: Vec<&Candidate<'_>>, slots: fn(Slots) -> Vec<SocketAddr>| {
+                let wanted: Vec<Backend> = wanted.into_iter().map(|c| backend(c, node)).collect();
+                let mut held = frontends.iter().map(|(frontend, _)| slots(previous(frontend)));
+                place(&held.find(|held| !held.is_empty()).unwrap_or_default(), &wanted)
+            };
+            let cluster: Vec<&Candidate<'_>> = selection.used().collect();
+            let has_endpoints = !cluster.is_empty();
+            let cluster = backends(cluster, |slots| slots.all);
+            let uses_local = service.internal_policy == TrafficPolicy::Local
+                || service.external_policy == TrafficPolicy::Local;
+            let local = || backends(selection.local(node), |slots| slots.local);
+            let local = if uses_local { local() } else { Backends::default() };
+
+            let comment = comment(&service.key, &port.name);
+            let sources = sources(service.external.as_deref(), family, node);
+            for (frontend, by) in frontends {
+                let exposure = match (by, service.external_policy) {
+                    (By::ClusterIp, _) => Exposure::Cluster,
+                    (_, TrafficPolicy::Cluster) => Exposure::External,
+                    (_, TrafficPolicy::Local) => Exposure::ExternalLocal { local: local.clone() },
+                };
+                let only_local =
+                    by == By::ClusterIp && service.internal_policy == TrafficPolicy::Local;
+                ports.push(PortRules {
+                    frontend,
+                    exposure,
+                    backends: if only_local { local.clone() } else { cluster.clone() },
+                    has_endpoints,
+                    sticky: service.affinity.map(|timeout| Sticky {
+                        id: sticky_id(&service.key, port),
+                        protocol: port.protocol,
+                        timeout,
+                        local: only_local,
+                    }),
+                    sources: sources.clone().filter(|_| by == By::LoadBalancer),
+                    comment: comment.clone(),
+                });
+            }
         }
     }
     ports.sort_by_key(|port| port.frontend);
+    // The same address twice, as a cluster IP and as an external one: the first is the stricter.
+    ports.dedup_by_key(|port| port.frontend);
     ServiceRules { ports }
 }
 
-fn place(previous: &[SocketAddr], wanted: &[Backend]) -> Vec<Backend> {
+/// Who holds a frontend's slots.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Slots {
+    /// Those for everyone.
+    pub all: Vec<SocketAddr>,
+    /// Those for outsiders, where the policy is local.
+    pub local: Vec<SocketAddr>,
+}
+
+/// What makes a frontend one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    ClusterIp,
+    LoadBalancer,
+    ExternalIp,
+    NodePort,
+}
+
+/// In the order of who wins where two are the same.
+fn frontends(service: &Service, port: &ServicePort, family: Family) -> Vec<(Frontend, By)> {
+    let none = External::default();
+    let external = service.external.as_deref().unwrap_or(&none);
+    let addresses = |addresses: &[IpAddr], by| -> Vec<(Frontend, By)> {
+        let of_family = addresses.iter().filter(|addr| Family::of(**addr) == family);
+        of_family.map(|addr| (Frontend::new(*addr, port.protocol, port.port), by)).collect()
+    };
+    let node_port = port
+        .node_port
+        // A Service without an address in a family has no node port there.
+        .filter(|_| service.cluster_ip(family).is_some())
+        .map(|number| (Frontend::node_port(family, port.protocol, number.get()), By::NodePort));
+    let mut frontends = addresses(&service.cluster_ips, By::ClusterIp);
+    if frontends.is_empty() {
+        // Nor any other address there.
+        return frontends;
+    }
+    frontends.extend(addresses(&external.load_balancer_ips, By::LoadBalancer));
+    frontends.extend(addresses(&external.ips, By::ExternalIp));
+    frontends.extend(node_port);
+    frontends
+}
+
+fn backend(candidate: &Candidate<'_>, node: &NodeContext) -> Backend {
+    Backend {
+        addr: SocketAddr::new(candidate.endpoint.addr, candidate.port),
+        local: candidate.endpoint.node.as_ref() == Some(&node.name),
+    }
+}
+
+/// `wanted` is sorted by address and free of duplicates.
+fn place(previous: &[SocketAddr], wanted: &[Backend]) -> Backends {
     let addresses: Vec<SocketAddr> = wanted.iter().map(|backend| backend.addr).collect();
     let by_address = |addr: SocketAddr| {
         let at = addresses.binary_search(&addr).expect("slots hold only wanted endpoints");
@@ -109,7 +187,30 @@ fn place(previous: &[SocketAddr], wanted: &[Backend]) -> Vec<Backend> {
     assign(previous, &addresses).into_iter().map(by_address).collect()
 }
 
-fn comment(key: &ServiceKey, port: &str) -> String {
+/// Who may use the load balancer's addresses; `None`: everybody. A node in one of the ranges may reach
+/// the load balancer through itself, and its packets then carry the load balancer's address.
+fn sources(
+    external: Option<&External>,
+    family: Family,
+    node: &NodeContext,
+) -> Option<Arc<[IpNet]>> {
+    let external = external?;
+    let of_family = |net: &&IpNet| Family::of(net.addr()) == family;
+    let mut ranges: Vec<IpNet> = external.source_ranges.iter().filter(of_family).copied().collect();
+    if ranges.is_empty() {
+        return None;
+    }
+    if node.addresses.iter().any(|addr| ranges.iter().any(|net| net.contains(addr))) {
+        let own = external.load_balancer_ips.iter().filter(|addr| Family::of(**addr) == family);
+        ranges.extend(own.map(|addr| IpNet::from(*addr)));
+    }
+    // The kernel takes no ranges that overlap.
+    let mut ranges = IpNet::aggregate(&ranges);
+    ranges.sort();
+    Some(ranges.into())
+}
+
+fn comment(key: &ServiceKey, port: &str) -> Arc<str> {
     let mut comment = key.to_string();
     if !port.is_empty() {
         comment.push(':');
@@ -118,7 +219,17 @@ fn comment(key: &ServiceKey, port: &str) -> String {
     // Kubernetes names are ASCII, and namespace/name alone always fits; state files may differ.
     let end = comment.floor_char_boundary(LONGEST_COMMENT);
     comment.truncate(end);
-    comment
+    comment.into()
+}
+
+/// Unique by its hash; the rest is for people, and cut where names are longer than any in Kubernetes.
+fn sticky_id(key: &ServiceKey, port: &ServicePort) -> Arc<str> {
+    const LONGEST: usize = 160;
+    let ServicePort { name, protocol, .. } = port;
+    let mut id = format!("{key}/{name}");
+    let hash = crate::ruleset::fingerprint(&format!("{id}/{protocol}"));
+    id.truncate(id.floor_char_boundary(LONGEST));
+    format!("{hash:016x}-{id}").into()
 }
 
 impl ServiceRules {
@@ -130,31 +241,16 @@ impl ServiceRules {
 }
 
 impl PortRules {
-    /// The elements that stand for the port itself.
-    pub(crate) fn heads(&self) -> [(SetName, Element); 2] {
-        let key = self.frontend.key();
-        let named = |data| Element { key, data, comment: Some(self.comment.clone()) };
-        let verdict = match self.slots() {
-            0 => (SetName::NoEndpoints, named(Data::Goto(REFUSE.into()))),
-            slots => (SetName::Services, named(Data::Goto(shape_name(slots)))),
-        };
-        [verdict, (SetName::Connections, named(Data::Nothing))]
+    /// Its protocol.
+    pub fn protocol(&self) -> Protocol {
+        self.frontend.protocol
     }
 
-    /// The element of one slot, if it is taken.
-    pub(crate) fn endpoint(&self, slot: u32) -> Option<Element> {
-        let backend = self.backends.get(slot as usize)?;
-        let data = Data::Value(Key::new().addr(backend.addr.ip()).port(backend.addr.port()));
-        Some(Element { key: self.frontend.key().slot(slot), data, comment: None })
-    }
-
-    /// How many endpoints there are to choose from.
-    pub(crate) fn slots(&self) -> u32 {
-        u32::try_from(self.backends.len()).expect("a Service has fewer than 2^32 endpoints")
-    }
-
-    /// The addresses of endpoints that run on this node.
-    pub(crate) fn local_addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
-        self.backends.iter().filter(|backend| backend.local).map(|backend| backend.addr.ip())
+    /// Those who answer outsiders, where that differs.
+    pub fn local(&self) -> &[Backend] {
+        match &self.exposure {
+            Exposure::ExternalLocal { local } => local,
+            _ => &[],
+        }
     }
 }

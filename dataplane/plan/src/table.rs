@@ -2,17 +2,22 @@
 //! adding what is there, no deleting what is not or is still referred to. Stands in for the kernel in
 //! tests, carries the walker's packets, and prints as nft text.
 
+mod show;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 use zw_model::Family;
 
 use crate::adopt::{Actual, ActualChain, ActualTable, bring_to};
-use crate::base::{PlanConfig, SHAPE, TABLE, base_table, sets, shape_chain};
+use crate::base::base_table;
 use crate::changes::TableChanges;
+use crate::config::PlanConfig;
 use crate::desired::Desired;
-use crate::element::{Data, Element, Key, decode};
-use crate::ruleset::{Chain, Field, InFamily, SetData, SetDef, SetName, Statement, keyword};
+use crate::element::{Data, Element, Key};
+use crate::ruleset::{Chain, Statement};
+use crate::sets::SetName;
+use crate::shape::Shape;
+pub use show::show_key;
 
 /// A table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +28,8 @@ pub struct Table {
     pub chains: BTreeMap<String, Chain>,
     /// Its sets and their elements.
     pub elements: BTreeMap<SetName, BTreeMap<Key, Element>>,
+    /// Its affinity maps: which client is with which endpoint.
+    pub affinity_maps: BTreeMap<String, BTreeMap<Key, Key>>,
     /// Its comment; none while it does not exist.
     note: Option<String>,
     /// Chains that were read back and whose rules are not ours to know.
@@ -40,6 +47,7 @@ impl Table {
             family,
             chains: BTreeMap::new(),
             elements: BTreeMap::new(),
+            affinity_maps: BTreeMap::new(),
             note: None,
             unknown: BTreeSet::new(),
         }
@@ -73,10 +81,14 @@ impl Table {
         let sets = self.elements.iter().map(|(set, elements)| {
             (*set, elements.values().map(|element| (element.key, element.clone())).collect())
         });
+        let maps = self.affinity_maps.iter().map(|(name, clients)| {
+            (name.clone(), clients.iter().map(|(client, with)| (*client, *with)).collect())
+        });
         ActualTable {
             note: self.note.clone(),
             chains: chains.collect(),
             sets: sets.collect(),
+            affinity_maps: maps.collect(),
             ..ActualTable::default()
         }
     }
@@ -85,12 +97,13 @@ impl Table {
     /// those of the rules this version writes under the settings that the table's comment tells.
     pub fn from_actual(family: Family, actual: &ActualTable) -> Self {
         let note = actual.note.clone().unwrap_or_default();
-        let config = &PlanConfig::from_note(&note).unwrap_or_default();
+        let config = &PlanConfig::from_note(family, &note).unwrap_or_default();
+        let any_sticky = !actual.affinity_maps.is_empty();
+        let base = base_table(family, config, any_sticky);
         let mut unknown = BTreeSet::new();
         let known = |name: &str| {
-            let shape = name.strip_prefix(SHAPE).and_then(|slots| slots.parse().ok());
-            let base = || base_table(config).into_iter().find(|chain| chain.name == name);
-            shape.map(|slots| shape_chain(family, slots, config)).or_else(base)
+            let base = base.iter().find(|chain| chain.name == name).cloned();
+            base.or_else(|| Some(Shape::parse(name)?.chain(family, config)))
         };
         let chains = actual.chains.iter().map(|(name, fingerprints)| {
             let same = |chain: &Chain| {
@@ -109,8 +122,12 @@ impl Table {
         let elements = actual.sets.iter().map(|(set, elements)| {
             (*set, elements.iter().map(|(key, element)| (*key, element.clone())).collect())
         });
-        let (chains, elements) = (chains.collect(), elements.collect());
-        Self { family, chains, elements, note: Some(note), unknown }
+        let maps = actual.affinity_maps.iter().map(|(name, clients)| {
+            (name.clone(), clients.iter().map(|(client, with)| (*client, *with)).collect())
+        });
+        let (chains, elements, affinity_maps) =
+            (chains.collect(), elements.collect(), maps.collect());
+        Self { family, chains, elements, affinity_maps, note: Some(note), unknown }
     }
 
     /// The table is there.
@@ -134,6 +151,11 @@ impl Table {
                 return refused(format!("set {} exists", set.name));
             }
         }
+        for map in &changes.add_affinity_maps {
+            if self.affinity_maps.insert(map.clone(), BTreeMap::new()).is_some() {
+                return refused(format!("map {map} exists"));
+            }
+        }
         for chain in &changes.add_chains {
             if self.chains.insert(chain.name.clone(), chain.clone()).is_some() {
                 return refused(format!("chain {} exists", chain.name));
@@ -144,8 +166,8 @@ impl Table {
                 return refused(format!("chain {} does not exist", chain.name));
             }
         }
-        for (set, keys) in &changes.delete_elements {
-            for key in keys {
+        for (set, elements) in &changes.delete_elements {
+            for Element { key, .. } in elements {
                 if self.elements.get_mut(set).and_then(|e| e.remove(key)).is_none() {
                     return refused(format!(
                         "no element {} in {set}",
@@ -170,6 +192,12 @@ impl Table {
                 }
             }
         }
+        for (map, endpoints) in &changes.forget_others {
+            let Some(clients) = self.affinity_maps.get_mut(map) else {
+                return refused(format!("no map {map}"));
+            };
+            clients.retain(|_, with| endpoints.contains(with));
+        }
         for name in &changes.delete_chains {
             let goes_there = |element: &Element| element.data == Data::Goto(name.clone());
             if self.elements.values().flat_map(BTreeMap::values).any(goes_there) {
@@ -179,16 +207,26 @@ impl Table {
                 return refused(format!("chain {name} does not exist"));
             }
         }
+        for set in &changes.delete_sets {
+            self.affinity_maps.remove(set);
+        }
         self.check_references()
+    }
+
+    fn lacks_chain(&self, name: &str) -> Option<String> {
+        (!self.chains.contains_key(name)).then(|| format!("no chain {name}"))
     }
 
     fn check_references(&self) -> Result<(), ApplyError> {
         for statement in self.chains.values().flat_map(|chain| chain.rules.iter().flatten()) {
             let missing = match statement {
-                Statement::Jump(chain) | Statement::Goto(chain) => {
-                    (!self.chains.contains_key(*chain)).then(|| format!("no chain {chain}"))
+                Statement::Jump(chain) => self.lacks_chain(chain),
+                Statement::Goto(chain) => self.lacks_chain(chain),
+                Statement::DnatAsBefore(map) | Statement::Remember { map, .. } => {
+                    (!self.affinity_maps.contains_key(map)).then(|| format!("no map {map}"))
                 }
                 Statement::In(_, set)
+                | Statement::NotIn(_, set)
                 | Statement::Dispatch(_, set)
                 | Statement::Dnat { map: set, .. } => {
                     (!self.elements.contains_key(set)).then(|| format!("no set {set}"))
@@ -200,91 +238,5 @@ impl Table {
             }
         }
         Ok(())
-    }
-}
-
-/// A key as nft writes it.
-pub fn show_key(family: Family, set: SetName, key: &Key) -> String {
-    let def = sets().into_iter().find(|def| def.name == set);
-    def.map(|def| show(family, def.key, key)).unwrap_or_default()
-}
-
-fn show(family: Family, fields: &[Field], key: &Key) -> String {
-    match decode(family, fields, key) {
-        Some(values) => values.iter().map(ToString::to_string).collect::<Vec<_>>().join(" . "),
-        None => format!("{key:?}"),
-    }
-}
-
-impl fmt::Display for Table {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "table {} {TABLE} {{", keyword(self.family))?;
-        if let Some(note) = &self.note {
-            writeln!(f, "\tcomment \"{note}\"")?;
-        }
-        for def in sets() {
-            if let Some(elements) = self.elements.get(&def.name) {
-                self.fmt_set(f, &def, elements)?;
-            }
-        }
-        for (i, chain) in self.chains.values().enumerate() {
-            if i > 0 {
-                writeln!(f)?;
-            }
-            writeln!(f, "\tchain {} {{", chain.name)?;
-            if let Some(hook) = chain.hook {
-                writeln!(f, "\t\t{hook}")?;
-            }
-            if self.unknown.contains(&chain.name) {
-                writeln!(f, "\t\t# rules of other settings or another version")?;
-            }
-            for rule in &chain.rules {
-                writeln!(f, "\t\t{}", InFamily(self.family, rule))?;
-            }
-            writeln!(f, "\t}}")?;
-        }
-        writeln!(f, "}}")
-    }
-}
-
-impl Table {
-    fn fmt_set(
-        &self,
-        f: &mut fmt::Formatter<'_>,
-        def: &SetDef,
-        elements: &BTreeMap<Key, Element>,
-    ) -> fmt::Result {
-        let kind = if def.data == SetData::None { "set" } else { "map" };
-        writeln!(f, "\t{kind} {} {{", def.name)?;
-        write!(f, "\t\ttypeof {}", InFamily(self.family, def.key))?;
-        match def.data {
-            SetData::None => writeln!(f)?,
-            SetData::Verdict => writeln!(f, " : verdict")?,
-            SetData::Fields(fields) => writeln!(f, " : {}", InFamily(self.family, fields))?,
-        }
-        if def.counter {
-            writeln!(f, "\t\tcounter")?;
-        }
-        for (i, element) in elements.values().enumerate() {
-            let open = if i == 0 { "\t\telements = { " } else { "\t\t\t     " };
-            let close = if i + 1 == elements.len() { " }" } else { "," };
-            writeln!(f, "{open}{}{close}", self.show_element(def, element))?;
-        }
-        writeln!(f, "\t}}\n")
-    }
-
-    fn show_element(&self, def: &SetDef, element: &Element) -> String {
-        let mut text = show(self.family, def.key, &element.key);
-        if let Some(comment) = &element.comment {
-            text += &format!(" comment \"{comment}\"");
-        }
-        match (&element.data, def.data) {
-            (Data::Goto(chain), _) => text += &format!(" : goto {chain}"),
-            (Data::Value(value), SetData::Fields(fields)) => {
-                text += &format!(" : {}", show(self.family, fields, value));
-            }
-            _ => {}
-        }
-        text
     }
 }

@@ -38,6 +38,15 @@ impl Host {
         let text = if family == Family::V4 { self.v4 } else { self.v6 };
         text.parse().expect("the cast's addresses are well formed")
     }
+
+    /// All of the node's addresses in one family, the loopback one among them.
+    pub fn addresses(&self, family: Family) -> [IpAddr; 3] {
+        let loopback = match family {
+            Family::V4 => IpAddr::from([127, 0, 0, 1]),
+            Family::V6 => std::net::Ipv6Addr::LOCALHOST.into(),
+        };
+        [self.addr(family), second_address(family), loopback]
+    }
 }
 
 /// The node whose rules are tested: `node-1` in `zone-a`.
@@ -48,6 +57,14 @@ pub const NODE: Host = Host {
     node: Some("node-1"),
     zone: Some("zone-a"),
 };
+
+/// The node's other address, which is not its primary one.
+pub fn second_address(family: Family) -> IpAddr {
+    match family {
+        Family::V4 => IpAddr::from([192, 0, 2, 2]),
+        Family::V6 => IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 2]),
+    }
+}
 
 /// Everyone else.
 pub const HOSTS: [Host; 7] = [
@@ -110,6 +127,8 @@ pub enum Want {
     Reaches(Vec<Answerer>),
     /// Refused at once.
     Refused,
+    /// Lost without a word.
+    Dropped,
     /// Nobody in the lab has the address, and no rule speaks of it.
     Untouched,
 }
@@ -128,7 +147,11 @@ pub struct Answerer {
 impl Row {
     /// The packet, as the walker wants it.
     pub fn packet(&self, family: Family) -> Packet {
-        let origin = if self.from == NODE.name { Origin::Node } else { Origin::Elsewhere };
+        let origin = match HOSTS.iter().position(|host| host.name == self.from) {
+            // As the lab names the node's links, in the order of the cast.
+            Some(at) => Origin::Elsewhere(format!("h{}", at + 1)),
+            None => Origin::Node,
+        };
         Packet { origin, from: host(self.from).addr(family), to: self.to, protocol: self.protocol }
     }
 
@@ -136,6 +159,7 @@ impl Row {
     pub fn fate(&self, family: Family) -> Fate {
         match &self.want {
             Want::Refused => Fate::Rejected,
+            Want::Dropped => Fate::Dropped,
             Want::Untouched => Fate::Untouched,
             Want::Reaches(answerers) => {
                 let outcome = |answerer: &Answerer| Outcome {

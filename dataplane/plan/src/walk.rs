@@ -8,11 +8,12 @@ use std::net::{IpAddr, SocketAddr};
 use zw_model::Protocol;
 
 use crate::element::{Data, Key, Value, decode};
-use crate::ruleset::{Chain, FRONTEND, Field, HookKind, HookPoint, InFamily, Statement};
+use crate::ruleset::{Chain, Field, HookKind, HookPoint, InFamily, Interface, Statement};
+use crate::sets::{ENDPOINT, SetName};
 use crate::table::Table;
 
 /// The first packet of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packet {
     /// Where it enters the node's hooks.
     pub origin: Origin,
@@ -25,12 +26,12 @@ pub struct Packet {
 }
 
 /// Where a packet comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// A process on the node itself.
     Node,
-    /// A pod or anything else that reaches the node through an interface.
-    Elsewhere,
+    /// A pod or anything else that reaches the node through the interface of this name.
+    Elsewhere(String),
 }
 
 /// What becomes of a packet.
@@ -40,6 +41,8 @@ pub enum Fate {
     Redirected(BTreeSet<Outcome>),
     /// Refused with an ICMP message.
     Rejected,
+    /// Lost without a word.
+    Dropped,
     /// Not Zoneward's business: goes where it was sent.
     Untouched,
 }
@@ -65,7 +68,11 @@ pub struct Walk {
 /// The packet on its way: what the rules have made of it so far.
 struct Walker<'a> {
     table: &'a Table,
+    /// The node's own addresses.
+    node: &'a [IpAddr],
     packet: Packet,
+    /// Where the packet was going before anything was rewritten.
+    sent_to: SocketAddr,
     mark: u32,
     /// Every endpoint the packet may have been given to.
     redirected: Option<Vec<SocketAddr>>,
@@ -80,19 +87,43 @@ enum End {
     Settled,
     Masqueraded,
     Rejected,
+    Dropped,
 }
 
-/// Sends a packet through the table.
-pub fn walk(table: &Table, packet: Packet) -> Walk {
-    let mut walker = Walker { table, packet, mark: 0, redirected: None, rules: Vec::new() };
-    let (first, second) = match packet.origin {
-        Origin::Node => (HookPoint::Output, HookPoint::Output),
-        // Whether it is for the node itself or through it, the same rules ask.
-        Origin::Elsewhere => (HookPoint::Prerouting, HookPoint::Forward),
+/// When on its way through a hook that is visited twice.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum When {
+    /// Before addresses are rewritten.
+    Before,
+    After,
+}
+
+/// Sends a packet through the table of a node with these addresses.
+pub fn walk(table: &Table, node: &[IpAddr], packet: Packet) -> Walk {
+    let first = match packet.origin {
+        Origin::Node => HookPoint::Output,
+        Origin::Elsewhere(_) => HookPoint::Prerouting,
     };
-    walker.hook(HookKind::Nat, first);
-    if matches!(walker.hook(HookKind::Filter, second), End::Rejected) {
-        return Walk { fate: Fate::Rejected, rules: walker.rules };
+    let sent_to = packet.to;
+    let mut walker =
+        Walker { table, node, packet, sent_to, mark: 0, redirected: None, rules: Vec::new() };
+    let mut end = walker.hook(HookKind::Filter, first, When::Before);
+    if matches!(end, End::Continue) {
+        walker.hook(HookKind::Nat, first, When::After);
+        let second = match first {
+            HookPoint::Prerouting if node.contains(&walker.packet.to.ip()) => HookPoint::Input,
+            HookPoint::Prerouting => HookPoint::Forward,
+            output => output,
+        };
+        end = walker.hook(HookKind::Filter, second, When::After);
+    }
+    let stopped = match end {
+        End::Rejected => Some(Fate::Rejected),
+        End::Dropped => Some(Fate::Dropped),
+        _ => None,
+    };
+    if let Some(fate) = stopped {
+        return Walk { fate, rules: walker.rules };
     }
     let Some(backends) = walker.redirected.clone() else {
         return Walk { fate: Fate::Untouched, rules: walker.rules };
@@ -101,7 +132,7 @@ pub fn walk(table: &Table, packet: Packet) -> Walk {
     let outcomes = backends.into_iter().map(|to| {
         walker.packet.to = to;
         walker.mark = mark;
-        let end = walker.hook(HookKind::Nat, HookPoint::Postrouting);
+        let end = walker.hook(HookKind::Nat, HookPoint::Postrouting, When::After);
         Outcome { to, masqueraded: matches!(end, End::Masqueraded) }
     });
     let fate = Fate::Redirected(outcomes.collect());
@@ -109,10 +140,15 @@ pub fn walk(table: &Table, packet: Packet) -> Walk {
 }
 
 impl Walker<'_> {
-    fn hook(&mut self, kind: HookKind, point: HookPoint) -> End {
+    fn hook(&mut self, kind: HookKind, point: HookPoint, when: When) -> End {
+        /// Of the chains that rewrite destinations.
+        const DSTNAT: i32 = -100;
         let table = self.table;
         let at_hook = |chain: &&Chain| {
-            chain.hook.is_some_and(|hook| hook.kind == kind && hook.point == point)
+            chain.hook.is_some_and(|hook| {
+                let before = if hook.priority < DSTNAT { When::Before } else { When::After };
+                hook.kind == kind && hook.point == point && before == when
+            })
         };
         for chain in table.chains.values().filter(at_hook) {
             match self.chain(chain) {
@@ -173,8 +209,16 @@ impl Walker<'_> {
         match statement {
             Statement::New => Step::Match,
             Statement::Redirected => matched(self.redirected.is_some()),
+            Statement::From(net) => matched(net.contains(&self.packet.from)),
             Statement::NotFrom(net) => matched(!net.contains(&self.packet.from)),
+            Statement::NotTo(net) => matched(!net.contains(&self.packet.to.ip())),
+            Statement::Via(interface) => matched(self.came_through(interface)),
+            Statement::NotVia(interface) => matched(!self.came_through(interface)),
+            Statement::FromNode => matched(self.node.contains(&self.packet.from)),
+            Statement::ToNode => matched(self.node.contains(&self.packet.to.ip())),
+            Statement::Protocol(protocol) => matched(self.packet.protocol == *protocol),
             Statement::In(key, set) => matched(self.look_up(key, *set, None).is_some()),
+            Statement::NotIn(key, set) => matched(self.look_up(key, *set, None).is_none()),
             Statement::Dispatch(key, set) => match self.look_up(key, *set, None) {
                 Some(Data::Goto(chain)) => Step::Goto(chain),
                 _ => Step::NoMatch,
@@ -188,8 +232,8 @@ impl Walker<'_> {
                 self.mark ^= bit;
                 Step::Match
             }
-            Statement::Dnat { slots, map } => {
-                let key = [FRONTEND, &[Field::Pick(*slots)]].concat();
+            Statement::Dnat { slots, map, balance } => {
+                let key = Statement::dnat_key(*slots, *map, *balance);
                 let backends: Option<Vec<SocketAddr>> = (0..*slots)
                     .map(|slot| match self.look_up(&key, *map, Some(slot))? {
                         Data::Value(value) => self.socket_address(&value),
@@ -206,26 +250,49 @@ impl Walker<'_> {
                     Step::NoMatch
                 }
             }
+            // This is the first packet anybody sends.
+            Statement::DnatAsBefore(_) => Step::NoMatch,
+            Statement::Remember { .. } => Step::Match,
             Statement::Masquerade => Step::End(End::Masqueraded),
             Statement::Reject => Step::End(End::Rejected),
+            Statement::Drop => Step::End(End::Dropped),
             Statement::Jump(chain) => Step::Jump((*chain).into()),
-            Statement::Goto(chain) => Step::Goto((*chain).into()),
+            Statement::Goto(chain) => Step::Goto(chain.clone().into_owned()),
         }
     }
 
-    fn look_up(&self, fields: &[Field], set: crate::SetName, slot: Option<u32>) -> Option<Data> {
+    fn came_through(&self, interface: &Interface) -> bool {
+        match &self.packet.origin {
+            Origin::Node => false,
+            Origin::Elsewhere(name) if interface.prefix => name.starts_with(&interface.name),
+            Origin::Elsewhere(name) => *name == interface.name,
+        }
+    }
+
+    fn look_up(&self, fields: &[Field], set: SetName, slot: Option<u32>) -> Option<Data> {
         let key = fields.iter().fold(Key::new(), |key, field| match field {
             Field::Saddr => key.addr(self.packet.from),
             Field::Daddr => key.addr(self.packet.to.ip()),
+            Field::OriginalDaddr => key.addr(self.sent_to.ip()),
+            Field::OriginalDport => key.port(self.sent_to.port()),
             Field::Protocol => key.protocol(self.packet.protocol),
             Field::Dport => key.port(self.packet.to.port()),
-            Field::Pick(_) => key.slot(slot.unwrap_or(0)),
+            Field::Pick(_) | Field::Next(_) => key.slot(slot.unwrap_or(0)),
         });
-        Some(self.table.elements.get(&set)?.get(&key)?.data.clone())
+        let elements = self.table.elements.get(&set)?;
+        if !set.def().ranges {
+            return Some(elements.get(&key)?.data.clone());
+        }
+        // The last one that begins at or before the key; it must also reach it.
+        let (_, element) = elements.range(..=key).next_back()?;
+        match &element.data {
+            Data::UpTo(end) => (key <= *end).then_some(Data::Nothing),
+            other => Some(other.clone()),
+        }
     }
 
     fn socket_address(&self, value: &Key) -> Option<SocketAddr> {
-        match decode(self.table.family, &[Field::Daddr, Field::Dport], value)?.as_slice() {
+        match decode(self.table.family, ENDPOINT, value)?.as_slice() {
             [Value::Addr(addr), Value::Port(port)] => Some(SocketAddr::new(*addr, *port)),
             _ => None,
         }
@@ -244,6 +311,7 @@ impl fmt::Display for Fate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Fate::Rejected => f.write_str("rejected"),
+            Fate::Dropped => f.write_str("dropped"),
             Fate::Untouched => f.write_str("untouched"),
             Fate::Redirected(outcomes) => {
                 f.write_str("reaches")?;

@@ -1,12 +1,17 @@
 //! Changes to one netlink batch, remembering which operation is which object, so that a refusal can
 //! be told in words.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
 use zw_model::Family;
 use zw_netlink::nft::{
     Batch, ChainSpec, Element, ElementData, Hook, HookKind, HookPoint, OpId, SetData, SetSpec,
     TypeOf,
 };
-use zw_plan::{Chain, Changes, Data, Field, SetDef, TABLE, TableChanges, show_key};
+
+use zw_plan::{
+    AFFINITY_SIZE, Chain, Changes, Data, Field, Key, SetDef, SetName, TABLE, TableChanges, show_key,
+};
 
 use super::rules;
 
@@ -31,6 +36,9 @@ fn encode_table(of: Family, changes: &TableChanges, batch: &mut Batch) {
     for set in &changes.add_sets {
         batch.add_set(family, TABLE, &set_spec(of, set));
     }
+    for map in &changes.add_affinity_maps {
+        batch.add_set(family, TABLE, &affinity_spec(of, map));
+    }
     for chain in &changes.add_chains {
         batch.add_chain(family, TABLE, &chain_spec(chain));
     }
@@ -44,28 +52,87 @@ fn encode_table(of: Family, changes: &TableChanges, batch: &mut Batch) {
             batch.add_rule(family, TABLE, &chain.name, &exprs, Some(&fingerprint));
         }
     }
-    for (set, keys) in &changes.delete_elements {
-        for key in keys {
-            batch.delete_element(family, TABLE, set.as_str(), key.as_bytes());
+    for (set, elements) in &changes.delete_elements {
+        for element in elements {
+            delete_element(of, *set, element, batch);
         }
     }
     for (set, elements) in &changes.add_elements {
         for element in elements {
-            let data = match &element.data {
-                Data::Goto(chain) => Some(ElementData::Goto(chain)),
-                Data::Value(value) => Some(ElementData::Value(value.as_bytes())),
-                Data::Nothing | Data::Foreign => None,
-            };
-            let element = Element {
-                key: element.key.as_bytes(),
-                key_end: None,
-                data,
-                timeout: None,
-                comment: element.comment.as_deref(),
-            };
-            batch.add_element(family, TABLE, set.as_str(), &element);
+            add_element(of, *set, element, batch);
         }
     }
+}
+
+fn add_element(of: Family, set: SetName, element: &zw_plan::Element, batch: &mut Batch) {
+    let family = super::family(of);
+    let data = match &element.data {
+        Data::Goto(chain) => Some(ElementData::Goto(chain)),
+        Data::Value(value) => Some(ElementData::Value(value.as_bytes())),
+        Data::Nothing | Data::UpTo(_) | Data::Foreign => None,
+    };
+    let mut sent = Element {
+        key: element.key.as_bytes(),
+        key_end: None,
+        data,
+        timeout: None,
+        comment: element.comment.as_deref(),
+    };
+    match &element.data {
+        Data::UpTo(last) if has_one_field(set) => {
+            let end = after(last.as_bytes());
+            batch.add_interval(family, TABLE, set.as_str(), &sent, end.as_deref());
+        }
+        Data::UpTo(last) => {
+            sent.key_end = Some(last.as_bytes());
+            batch.add_element(family, TABLE, set.as_str(), &sent);
+        }
+        _ => {
+            batch.add_element(family, TABLE, set.as_str(), &sent);
+        }
+    }
+}
+
+/// A range is known by both its ends.
+fn delete_element(of: Family, set: SetName, element: &zw_plan::Element, batch: &mut Batch) {
+    let (family, key) = (super::family(of), element.key.as_bytes());
+    match &element.data {
+        Data::UpTo(last) if has_one_field(set) => {
+            let end = after(last.as_bytes());
+            batch.delete_interval(family, TABLE, set.as_str(), key, end.as_deref());
+        }
+        Data::UpTo(last) => {
+            batch.delete_range(family, TABLE, set.as_str(), key, last.as_bytes());
+        }
+        _ => {
+            batch.delete_element(family, TABLE, set.as_str(), key);
+        }
+    }
+}
+
+fn has_one_field(set: SetName) -> bool {
+    set.def().key.len() == 1
+}
+
+/// The address before the one that a range ends at.
+pub(crate) fn before(end: &Key) -> Option<Key> {
+    let addr: IpAddr = if let Ok(octets) = <[u8; 4]>::try_from(end.as_bytes()) {
+        Ipv4Addr::from_bits(Ipv4Addr::from(octets).to_bits().checked_sub(1)?).into()
+    } else {
+        let octets = <[u8; 16]>::try_from(end.as_bytes()).ok()?;
+        Ipv6Addr::from_bits(Ipv6Addr::from(octets).to_bits().checked_sub(1)?).into()
+    };
+    Some(Key::new().addr(addr))
+}
+
+/// The address after this one; none after the very last.
+fn after(last: &[u8]) -> Option<Vec<u8>> {
+    if let Ok(octets) = <[u8; 4]>::try_from(last) {
+        let next = Ipv4Addr::from(octets).to_bits().checked_add(1)?;
+        return Some(next.to_be_bytes().to_vec());
+    }
+    let next = Ipv6Addr::from(<[u8; 16]>::try_from(last).ok()?).to_bits().checked_add(1)?;
+    Some(next.to_be_bytes().to_vec())
 }
 
 /// What is deleted after the changes, in a transaction of its own: chains and sets that nothing refers
@@ -103,9 +170,9 @@ fn describe_table(family: Family, changes: &TableChanges) -> impl Iterator<Item 
     let rules = written().flat_map(move |chain| {
         (1..=chain.rules.len()).map(move |n| format!("rule {n} of {family} chain {}", chain.name))
     });
-    let deleted = changes.delete_elements.iter().flat_map(move |(set, keys)| {
-        keys.iter().map(move |key| {
-            format!("delete {family} element {} of {set}", show_key(family, *set, key))
+    let deleted = changes.delete_elements.iter().flat_map(move |(set, elements)| {
+        elements.iter().map(move |element| {
+            format!("delete {family} element {} of {set}", show_key(family, *set, &element.key))
         })
     });
     let added = changes.add_elements.iter().flat_map(move |(set, elements)| {
@@ -121,6 +188,7 @@ fn describe_table(family: Family, changes: &TableChanges) -> impl Iterator<Item 
         .into_iter()
         .chain(changes.add_table.as_ref().map(|_| table("add")))
         .chain(changes.add_sets.iter().map(move |set| format!("{family} set {}", set.name)))
+        .chain(changes.add_affinity_maps.iter().map(move |map| format!("{family} map {map}")))
         .chain(changes.add_chains.iter().map(move |chain| format!("{family} chain {}", chain.name)))
         .chain(written().map(move |chain| format!("flush {family} chain {}", chain.name)))
         .chain(rules)
@@ -134,13 +202,16 @@ pub(crate) fn set_spec(family: Family, set: &SetDef) -> SetSpec {
         fields
             .iter()
             .map(|field| match (field, family) {
+                (Field::OriginalDaddr, Family::V4) => TypeOf::CtOriginalIpDaddr,
+                (Field::OriginalDaddr, Family::V6) => TypeOf::CtOriginalIp6Daddr,
                 (Field::Saddr, Family::V4) => TypeOf::IpSaddr,
                 (Field::Saddr, Family::V6) => TypeOf::Ip6Saddr,
                 (Field::Daddr, Family::V4) => TypeOf::IpDaddr,
                 (Field::Daddr, Family::V6) => TypeOf::Ip6Daddr,
                 (Field::Protocol, _) => TypeOf::MetaL4proto,
-                (Field::Dport, _) => TypeOf::ThDport,
+                (Field::Dport | Field::OriginalDport, _) => TypeOf::ThDport,
                 (Field::Pick(modulus), _) => TypeOf::NumgenRandom { modulus: *modulus },
+                (Field::Next(modulus), _) => TypeOf::NumgenInc { modulus: *modulus },
             })
             .collect()
     };
@@ -155,8 +226,28 @@ pub(crate) fn set_spec(family: Family, set: &SetDef) -> SetSpec {
         counter: set.counter,
         timeout: None,
         dynamic: false,
-        interval: false,
+        interval: set.ranges,
         size: None,
+        comment: None,
+    }
+}
+
+/// A sticky Service port's memory, filled by the packet path.
+pub(crate) fn affinity_spec(family: Family, name: &str) -> SetSpec {
+    let (client, endpoint) = match family {
+        Family::V4 => (TypeOf::IpSaddr, TypeOf::IpDaddr),
+        Family::V6 => (TypeOf::Ip6Saddr, TypeOf::Ip6Daddr),
+    };
+    SetSpec {
+        name: name.into(),
+        key: vec![client],
+        data: SetData::Fields(vec![endpoint, TypeOf::ThDport]),
+        counter: false,
+        // Every element brings its own, which is never longer.
+        timeout: Some(Duration::from_secs(86_400)),
+        dynamic: true,
+        interval: false,
+        size: Some(AFFINITY_SIZE),
         comment: None,
     }
 }
@@ -189,13 +280,14 @@ mod tests {
     /// [`describe`] follows the order of [`encode`] by hand; this holds them together.
     #[test]
     fn every_operation_has_a_description() {
-        let desired = Desired::new(PlanConfig::default());
+        let desired = Desired::new(PlanConfig::default(), Default::default());
         let mut changes = bring_to(&desired, &zw_plan::Actual::default());
         for table in changes.tables.values_mut() {
             table.delete_table = true;
             table.rewrite_chains = table.add_chains.split_off(3);
             let element = zw_plan::Element::bare(zw_plan::Key::new());
-            table.delete_elements.insert(zw_plan::SetName::Hairpin, vec![element.key]);
+            table.delete_elements.insert(zw_plan::SetName::Hairpin, vec![element.clone()]);
+            table.add_affinity_maps.push("affinity-x".into());
             table.add_elements.insert(zw_plan::SetName::Hairpin, vec![element]);
         }
         let described: Vec<String> = changes

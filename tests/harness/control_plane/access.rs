@@ -89,6 +89,8 @@ impl Access {
             format!("--advertise-address={advertised}"),
             format!("--service-cluster-ip-range={SERVICE_RANGES}"),
             "--authorization-mode=Node,RBAC".to_owned(),
+            // As every cluster with a network plugin of its own; who may use it is admission's business.
+            "--allow-privileged=true".to_owned(),
             format!("--token-auth-file={}", self.file("tokens.csv")),
             format!("--tls-cert-file={}", self.file("server.crt")),
             format!("--tls-private-key-file={}", self.file("server.key")),

@@ -5,19 +5,20 @@
 
 use std::collections::HashSet;
 
+use ipnet::IpNet;
 use nftables::expr::{
-    BinaryOperation, CT, Elem, Expression, Map, Meta, MetaKey, NamedExpression, NgMode, Numgen,
-    Payload, PayloadField, Prefix, Verdict,
+    BinaryOperation, CT, CTDir, CTFamily, Elem, Expression, Fib, FibFlag, FibResult, Map, Meta,
+    MetaKey, NamedExpression, NgMode, Numgen, Payload, PayloadField, Prefix, Range, Verdict,
 };
 use nftables::schema::{Chain, Element, NfListObject, Rule, Table as NfTable};
 use nftables::stmt::{
-    JumpTarget, Mangle, Match, NAT, NATFamily, NATFlag, Operator, Reject, RejectType, Statement,
-    VerdictMap,
+    JumpTarget, Mangle, Match, NAT, NATFamily, NATFlag, Operator, Reject, RejectType, Set, SetOp,
+    Statement, VerdictMap,
 };
 use nftables::types::{NfChainPolicy, NfChainType, NfFamily, NfHook, RejectCode};
 use zw_model::Family;
 use zw_plan::{
-    Data, Field, HookKind, HookPoint, SetData, SetDef, TABLE, Table, Value, decode, sets,
+    Data, Field, HookKind, HookPoint, Interface, SetData, SetDef, TABLE, Table, Value, decode, sets,
 };
 
 /// A table's objects, in the order nft lists them.
@@ -25,7 +26,7 @@ pub(crate) fn objects(table: &Table) -> Vec<NfListObject<'_>> {
     let family = nf_family(table.family);
     let mut objects =
         vec![NfListObject::Table(NfTable { family, name: TABLE.into(), handle: None })];
-    objects.extend(sets().iter().filter_map(|set| elements(table, set)));
+    objects.extend(sets().filter_map(|set| elements(table, &set)));
     objects
         .extend(table.chains.values().map(|chain| NfListObject::Chain(self::chain(family, chain))));
     for chain in table.chains.values() {
@@ -75,7 +76,11 @@ fn chain(family: NfFamily, chain: &zw_plan::Chain) -> Chain<'_> {
 fn elements<'a>(table: &'a Table, set: &SetDef) -> Option<NfListObject<'a>> {
     let elements = table.elements.get(&set.name).filter(|elements| !elements.is_empty())?;
     let elem = elements.values().map(|element| {
-        let key = concat(decode(table.family, set.key, &element.key).unwrap_or_default());
+        let from = decode(table.family, set.key, &element.key).unwrap_or_default();
+        let key = match &element.data {
+            Data::UpTo(end) => span(from, decode(table.family, set.key, end).unwrap_or_default()),
+            _ => concat(from),
+        };
         let key = match &element.comment {
             None => key,
             Some(comment) => Expression::Named(NamedExpression::Elem(Elem {
@@ -107,12 +112,37 @@ fn elements<'a>(table: &'a Table, set: &SetDef) -> Option<NfListObject<'a>> {
 }
 
 fn concat(values: Vec<Value>) -> Expression<'static> {
-    let expression = |value: Value| match value {
+    concatenated(values.into_iter().map(value).collect())
+}
+
+/// From one key to another, field by field.
+fn span(from: Vec<Value>, to: Vec<Value>) -> Expression<'static> {
+    let field = |(from, to): (Value, Value)| {
+        if from == to {
+            return value(from);
+        }
+        Expression::Range(Box::new(Range { range: [value(from), value(to)] }))
+    };
+    concatenated(from.into_iter().zip(to).map(field).collect())
+}
+
+/// One field alone is no concatenation to nft.
+fn concatenated(mut fields: Vec<Expression<'static>>) -> Expression<'static> {
+    match fields.pop() {
+        Some(only) if fields.is_empty() => only,
+        last => {
+            fields.extend(last);
+            Expression::Named(NamedExpression::Concat(fields))
+        }
+    }
+}
+
+fn value(value: Value) -> Expression<'static> {
+    match value {
         Value::Port(port) => Expression::Number(port.into()),
         Value::Slot(slot) => Expression::Number(slot),
         Value::Addr(_) | Value::Protocol(_) => Expression::String(value.to_string().into()),
-    };
-    Expression::Named(NamedExpression::Concat(values.into_iter().map(expression).collect()))
+    }
 }
 
 fn statement(family: Family, statement: &zw_plan::Statement) -> Statement<'static> {
@@ -125,13 +155,18 @@ fn statement(family: Family, statement: &zw_plan::Statement) -> Statement<'stati
     match statement {
         S::New => has_bit("state", "new"),
         S::Redirected => has_bit("status", "dnat"),
-        S::NotFrom(net) => {
-            let addr = Box::new(Expression::String(net.network().to_string().into()));
-            let prefix = Prefix { addr, len: net.prefix_len().into() };
-            let right = Expression::Named(NamedExpression::Prefix(prefix));
-            Statement::Match(Match { left: field(family, Field::Saddr), right, op: Operator::NEQ })
+        S::From(net) => compare(field(family, Field::Saddr), prefix(net), Operator::EQ),
+        S::NotFrom(net) => compare(field(family, Field::Saddr), prefix(net), Operator::NEQ),
+        S::NotTo(net) => compare(field(family, Field::Daddr), prefix(net), Operator::NEQ),
+        S::Via(interface) => compare(iifname(), name(interface), Operator::EQ),
+        S::NotVia(interface) => compare(iifname(), name(interface), Operator::NEQ),
+        S::FromNode => equal(fib("saddr"), Expression::String("local".into())),
+        S::ToNode => equal(fib("daddr"), Expression::String("local".into())),
+        S::Protocol(protocol) => {
+            equal(field(family, Field::Protocol), Expression::String(protocol.to_string().into()))
         }
         S::In(key, set) => equal(fields(family, key), named_set(set)),
+        S::NotIn(key, set) => compare(fields(family, key), named_set(set), Operator::NEQ),
         S::Dispatch(key, set) => {
             Statement::VerdictMap(VerdictMap { key: fields(family, key), data: named_set(set) })
         }
@@ -141,16 +176,24 @@ fn statement(family: Family, statement: &zw_plan::Statement) -> Statement<'stati
         }
         S::Mark(bit) => set_mark(BinaryOperation::OR(vec![mark(), Expression::Number(*bit)])),
         S::Unmark(bit) => set_mark(BinaryOperation::XOR(mark(), Expression::Number(*bit))),
-        S::Dnat { slots, map } => {
-            let key = [Field::Daddr, Field::Protocol, Field::Dport, Field::Pick(*slots)];
-            let map = Map { key: fields(family, &key), data: named_set(map) };
-            let nat_family = if family == Family::V4 { NATFamily::IP } else { NATFamily::IP6 };
-            Statement::DNAT(Some(NAT {
-                addr: Some(Expression::Named(NamedExpression::Map(Box::new(map)))),
-                family: Some(nat_family),
-                port: None,
-                flags: None,
-            }))
+        S::Dnat { slots, map, balance } => {
+            let key = zw_plan::Statement::dnat_key(*slots, *map, *balance);
+            dnat(family, Map { key: fields(family, &key), data: named_set(map) })
+        }
+        S::DnatAsBefore(map) => {
+            let data = Expression::String(format!("@{map}").into());
+            dnat(family, Map { key: field(family, Field::Saddr), data })
+        }
+        S::Remember { map, timeout } => {
+            let client = CT { key: "saddr".into(), family: None, dir: Some(CTDir::Original) };
+            let elem = Expression::Named(NamedExpression::Elem(Elem {
+                val: Box::new(Expression::Named(NamedExpression::CT(client))),
+                timeout: Some(*timeout),
+                expires: None,
+                comment: None,
+                counter: None,
+            }));
+            Statement::Set(Set { op: SetOp::Update, elem, set: format!("@{map}").into() })
         }
         S::Masquerade => Statement::Masquerade(Some(NAT {
             addr: None,
@@ -162,9 +205,52 @@ fn statement(family: Family, statement: &zw_plan::Statement) -> Statement<'stati
             let kind = if family == Family::V4 { RejectType::ICMP } else { RejectType::ICMPv6 };
             Statement::Reject(Some(Reject::new(Some(kind), Some(RejectCode::PortUnreach))))
         }
+        S::Drop => Statement::Drop(None),
         S::Jump(chain) => Statement::Jump(target(chain)),
         S::Goto(chain) => Statement::Goto(target(chain)),
     }
+}
+
+fn compare(
+    left: Expression<'static>,
+    right: Expression<'static>,
+    op: Operator,
+) -> Statement<'static> {
+    Statement::Match(Match { left, right, op })
+}
+
+fn prefix(net: &IpNet) -> Expression<'static> {
+    let addr = Expression::String(net.network().to_string().into());
+    if net.prefix_len() == net.max_prefix_len() {
+        return addr;
+    }
+    let addr = Box::new(addr);
+    Expression::Named(NamedExpression::Prefix(Prefix { addr, len: net.prefix_len().into() }))
+}
+
+fn iifname() -> Expression<'static> {
+    Expression::Named(NamedExpression::Meta(Meta { key: MetaKey::Iifname }))
+}
+
+fn name(interface: &Interface) -> Expression<'static> {
+    let star = if interface.prefix { "*" } else { "" };
+    Expression::String(format!("{}{star}", interface.name).into())
+}
+
+fn fib(address: &'static str) -> Expression<'static> {
+    let flag = if address == "saddr" { FibFlag::Saddr } else { FibFlag::Daddr };
+    let flags = HashSet::from([flag]);
+    Expression::Named(NamedExpression::Fib(Fib { result: FibResult::Type, flags }))
+}
+
+fn dnat(family: Family, map: Map<'static>) -> Statement<'static> {
+    let nat_family = if family == Family::V4 { NATFamily::IP } else { NATFamily::IP6 };
+    Statement::DNAT(Some(NAT {
+        addr: Some(Expression::Named(NamedExpression::Map(Box::new(map)))),
+        family: Some(nat_family),
+        port: None,
+        flags: None,
+    }))
 }
 
 fn has_bit(key: &'static str, bit: &'static str) -> Statement<'static> {
@@ -181,8 +267,7 @@ fn binary(operation: BinaryOperation<'static>) -> Expression<'static> {
 }
 
 fn fields(family: Family, key: &[Field]) -> Expression<'static> {
-    let fields = key.iter().map(|field| self::field(family, *field)).collect();
-    Expression::Named(NamedExpression::Concat(fields))
+    concatenated(key.iter().map(|field| self::field(family, *field)).collect())
 }
 
 fn field(family: Family, field: Field) -> Expression<'static> {
@@ -196,8 +281,20 @@ fn field(family: Family, field: Field) -> Expression<'static> {
         Field::Daddr => payload(ip, "daddr"),
         Field::Protocol => NamedExpression::Meta(Meta { key: MetaKey::L4proto }),
         Field::Dport => payload("th", "dport"),
+        Field::OriginalDaddr => {
+            let family = Some(if family == Family::V4 { CTFamily::IP } else { CTFamily::IP6 });
+            let dir = Some(CTDir::Original);
+            NamedExpression::CT(CT { key: "daddr".into(), family, dir })
+        }
+        Field::OriginalDport => {
+            let dir = Some(CTDir::Original);
+            NamedExpression::CT(CT { key: "proto-dst".into(), family: None, dir })
+        }
         Field::Pick(slots) => {
             NamedExpression::Numgen(Numgen { mode: NgMode::Random, ng_mod: slots, offset: Some(0) })
+        }
+        Field::Next(slots) => {
+            NamedExpression::Numgen(Numgen { mode: NgMode::Inc, ng_mod: slots, offset: Some(0) })
         }
     })
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::view::{EndpointView, PortView};
+use super::view::{EndpointView, PortView, Refusal};
 
 /// One block per Service port: a line for the port, a line per endpoint.
 pub(crate) fn print(ports: &[&PortView], out: &mut dyn Write) -> io::Result<()> {
@@ -11,21 +11,33 @@ pub(crate) fn print(ports: &[&PortView], out: &mut dyn Write) -> io::Result<()> 
             writeln!(out)?;
         }
         let name = if port.name.is_empty() { String::new() } else { format!(":{}", port.name) };
-        let frontend = std::net::SocketAddr::new(port.address, port.port);
+        let frontend = match port.address {
+            Some(address) => std::net::SocketAddr::new(address, port.port).to_string(),
+            None => format!("{} node port {}", port.family, port.port),
+        };
         write!(out, "{}{name}  {frontend}/{}", port.service, port.protocol)?;
         match (&port.taken_by, port.endpoints.len()) {
             (Some(owner), _) => {
                 write!(out, "  not programmed: {owner} has this address and port")?;
             }
-            (None, 0) => write!(out, "  no usable endpoint: connections are refused")?,
+            (None, 0) => write!(out, "  no usable endpoint")?,
             (None, 1) => write!(out, "  1 endpoint")?,
             (None, n) => write!(out, "  {n} endpoints")?,
+        }
+        if let Some(local) = &port.endpoints_for_outsiders {
+            write!(out, ", for outsiders {}", local.len())?;
+        }
+        match port.without_endpoints {
+            Some(Refusal::Refused) => write!(out, ": connections are refused")?,
+            Some(Refusal::Ignored) => write!(out, ": connections are ignored")?,
+            None => {}
         }
         if let Some(connections) = port.connections {
             write!(out, "  {connections} connections")?;
         }
         writeln!(out)?;
-        let all = || port.endpoints.iter().chain(&port.left_out);
+        let outsiders = || port.endpoints_for_outsiders.iter().flatten();
+        let all = || port.endpoints.iter().chain(outsiders()).chain(&port.left_out);
         let width =
             |text: fn(&EndpointView) -> &str| all().map(|e| text(e).len()).max().unwrap_or(0);
         let columns: [fn(&EndpointView) -> &str; 4] =
@@ -41,6 +53,9 @@ pub(crate) fn print(ports: &[&PortView], out: &mut dyn Write) -> io::Result<()> 
         };
         for (slot, endpoint) in port.endpoints.iter().enumerate() {
             writeln!(out, "{}", line(slot.to_string(), endpoint))?;
+        }
+        for (slot, endpoint) in outsiders().enumerate() {
+            writeln!(out, "{}", line(format!("o{slot}"), endpoint))?;
         }
         for endpoint in &port.left_out {
             writeln!(out, "{}", line("-".into(), endpoint))?;

@@ -11,7 +11,7 @@ use zw_topology::{Input, Zone};
 
 use super::NamedInput;
 use crate::BadInput;
-use crate::convert::{Body, Object, Problem, convert, identity};
+use crate::convert::{Body, Content, Object};
 use crate::state::{Complaint, Event, StateSource};
 use crate::watch::{connect, list_all};
 
@@ -41,21 +41,17 @@ pub(super) fn read(path: &Path) -> Result<Services> {
 /// Lists a cluster's objects once.
 pub(super) fn read_cluster(kubeconfig: Option<&Path>) -> Result<Services> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let listed = runtime.block_on(async { list_all(connect(kubeconfig).await?).await })?;
+    let listed = runtime.block_on(async { list_all(connect(kubeconfig, None).await?.0).await })?;
     let mut complaints = Vec::new();
     let mut objects = Vec::new();
     for wire in listed {
-        let id = identity(&wire.value);
-        let named = |problem: &Problem| match &id {
-            Some(id) => format!("{id}: {problem}"),
-            None => problem.to_string(),
-        };
-        match convert(wire.value) {
-            Ok((object, problems)) => {
-                complaints.extend(problems.iter().map(named));
+        match wire.content {
+            Content::Good(object, problems) => {
+                complaints.extend(problems.iter().map(|p| format!("{}: {p}", object.id)));
                 objects.push(object);
             }
-            Err(problem) => complaints.push(named(&problem)),
+            Content::Bad(Some(id), problem) => complaints.push(format!("{id}: {problem}")),
+            Content::Bad(None, problem) => complaints.push(problem.to_string()),
         }
     }
     let mut services = count(objects.into_iter());
@@ -69,14 +65,14 @@ fn count(objects: impl Iterator<Item = Object>) -> Services {
     let mut slices: BTreeMap<ServiceKey, Vec<Slice>> = BTreeMap::new();
     for object in objects {
         match object.body {
-            Body::Node { zone, .. } => {
-                nodes.insert(object.id.name, zone);
+            Body::Node(node) => {
+                nodes.insert(object.id.name, node.zone);
             }
             Body::Service(service) => {
                 wanted.insert(service.key);
             }
             Body::Slice(slice) => slices.entry(slice.service.clone()).or_default().push(slice),
-            Body::Irrelevant => {}
+            Body::ServiceRanges(_) | Body::Irrelevant => {}
         }
     }
     let mut services = Services { inputs: Vec::new(), complaints: Vec::new() };
@@ -119,9 +115,10 @@ fn service_input(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::convert::convert;
 
     fn object(yaml: &str) -> Object {
-        convert(serde_saphyr::from_str(yaml).unwrap()).unwrap().0
+        convert(&serde_saphyr::from_str(yaml).unwrap()).unwrap().0
     }
 
     fn node(name: &str, zone: &str) -> Object {

@@ -182,6 +182,40 @@ impl Batch {
         self.element(NFT_MSG_DELSETELEM, family, table, set, &element)
     }
 
+    /// `create element ip t s { a-b }` in a set of single intervals: `element` is the first key of
+    /// the range and `end` the first one after it, none for a range up to the very last key.
+    ///
+    /// Each end is an element of its own to the kernel, and dumped as one. Ranges may
+    /// touch. Ones that overlap are refused, except that the kernel overlooks those inside a range
+    /// without an end: they would cut it off.
+    pub fn add_interval(
+        &mut self,
+        family: Family,
+        table: &str,
+        set: &str,
+        element: &Element<'_>,
+        end: Option<&[u8]>,
+    ) -> OpId {
+        self.elements(NFT_MSG_NEWSETELEM, family, table, set, |buf| {
+            element.encode_interval(buf, end);
+        })
+    }
+
+    /// `delete element ip t s { a-b }`, of a range that was added with these ends.
+    pub fn delete_interval(
+        &mut self,
+        family: Family,
+        table: &str,
+        set: &str,
+        key: &[u8],
+        end: Option<&[u8]>,
+    ) -> OpId {
+        let element = Element { key, key_end: None, data: None, timeout: None, comment: None };
+        self.elements(NFT_MSG_DELSETELEM, family, table, set, |buf| {
+            element.encode_interval(buf, end);
+        })
+    }
+
     fn single(
         &mut self,
         verb: u16,
@@ -205,6 +239,18 @@ impl Batch {
         set: &str,
         element: &Element<'_>,
     ) -> OpId {
+        self.elements(verb, family, table, set, |buf| element.encode(buf))
+    }
+
+    /// Appends one operation's elements: one, or the two ends of an interval.
+    fn elements(
+        &mut self,
+        verb: u16,
+        family: Family,
+        table: &str,
+        set: &str,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) -> OpId {
         let joins = self.open.as_ref().is_some_and(|o| {
             o.verb == verb && o.family == family && o.table == table && o.set == set
         });
@@ -213,11 +259,10 @@ impl Batch {
             _ => self.begin_elements(verb, family, table, set),
         };
 
-        let mut at = attr::nest(&mut self.buf, NFTA_LIST_ELEM);
-        element.encode(&mut self.buf);
-        attr::end_nest(&mut self.buf[..], at);
+        let mut at = self.buf.len();
+        encode(&mut self.buf);
 
-        // Too long only shows once encoded: then the element moves to a message of its own, with
+        // Too long only shows once encoded: then the operation moves to a message of its own, with
         // the lengths before it as they were.
         if self.buf.len() - nest > attr::MAX_LEN && at > nest + attr::HEADER {
             let tail = self.buf.split_off(at);

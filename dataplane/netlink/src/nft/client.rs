@@ -1,31 +1,27 @@
 //! Requests to the kernel and their answers.
 //!
-//! Owns the sequence numbers, the reading of acknowledgements and the walking of dumps. Keeps no
-//! copy of what it read and retries no batch: what to do after an error is the caller's choice.
-//! Calls block, a commit for as long as the kernel takes; the thread is the caller's business.
+//! Owns what is asked and when an answer counts as whole. Keeps no copy of what it read and retries
+//! no batch: what to do after an error is the caller's choice. Calls block, a commit for as long as
+//! the kernel takes; the thread is the caller's business.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
-use std::io::{self, IoSlice};
+use std::io::IoSlice;
 
 use super::constants::*;
 use super::reply::{self, ChainInfo, DumpedElement, Message, SetInfo, TableInfo};
 use super::{Batch, Family};
 use crate::Error;
 use crate::attr;
-use crate::message::{self, Ack, NLM_F_DUMP, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR};
-use crate::socket::RawSocket;
+use crate::exchange::Exchange;
+use crate::message::{Ack, NLM_F_DUMP};
 
-/// The kernel sizes its dump datagrams by the largest buffer it was offered, up to 32 KiB.
-const RECEIVE_SIZE: usize = 64 << 10;
 /// How often a dump torn by a change is begun again.
 const DUMP_ATTEMPTS: usize = 5;
 
 /// A connection to nf_tables in one network namespace.
 pub struct Socket {
-    raw: RawSocket,
-    seq: u32,
-    buf: Box<[u8]>,
+    exchange: Exchange,
     tolerant: bool,
 }
 
@@ -43,9 +39,7 @@ pub struct Committed {
 impl Socket {
     /// Opens a socket in the network namespace of the calling thread.
     pub fn open() -> Result<Self, Error> {
-        let raw = RawSocket::open(libc::NETLINK_NETFILTER)?;
-        let buf = vec![0; RECEIVE_SIZE].into_boxed_slice();
-        Ok(Self { raw, seq: 1, buf, tolerant: false })
+        Ok(Self { exchange: Exchange::open()?, tolerant: false })
     }
 
     /// Sends the batch as one transaction and waits until it landed or was refused.
@@ -56,11 +50,11 @@ impl Socket {
         if batch.is_empty() {
             return Ok(Committed { bytes: 0, messages, ops });
         }
-        let first = self.next_seq(messages as u32 + 2);
+        let first = self.exchange.take_seq(messages as u32 + 2);
         let (begin, body, end) = batch.seal(first);
         let bytes = begin.len() + body.len() + end.len();
         let parts = [IoSlice::new(&begin), IoSlice::new(body), IoSlice::new(&end)];
-        self.raw.send(&parts)?;
+        self.exchange.send(&parts)?;
         self.read_outcome(batch, first)?;
         tracing::trace!(bytes, messages, ops, "batch committed");
         Ok(Committed { bytes, messages, ops })
@@ -75,21 +69,8 @@ impl Socket {
 
     /// The ruleset's generation, which every committed batch raises.
     pub fn generation(&mut self) -> Result<u32, Error> {
-        let seq = self.request(NFT_MSG_GETGEN, 0, 0, |_| {})?;
-        loop {
-            let len = self.raw.receive(&mut self.buf)?;
-            for message in reply::parse_messages(&self.buf[..len]) {
-                let message = message?;
-                match message.kind {
-                    _ if message.seq != seq => {}
-                    NLMSG_ERROR => return Err(refusal(reply::parse_ack(&message)?)),
-                    kind if kind == nft_kind(NFT_MSG_NEWGEN) => {
-                        return reply::parse_generation(&message);
-                    }
-                    _ => {}
-                }
-            }
-        }
+        let seq = self.exchange.request(nft_kind(NFT_MSG_GETGEN), 0, 0, |_| {})?;
+        self.exchange.read_reply(seq, nft_kind(NFT_MSG_NEWGEN), reply::parse_generation)
     }
 
     /// The tables of both families.
@@ -181,38 +162,18 @@ impl Socket {
     }
 
     /// Reads what the batch numbered from `first` met.
-    ///
-    /// nfnetlink runs a batch inside sendmsg, so every reply is queued by now: one that is not
-    /// there will never come, and waiting for it would hang (the ack of BATCH_END needs 6.10).
     fn read_outcome(&mut self, batch: &Batch, first: u32) -> Result<(), Error> {
+        // 0 is BATCH_BEGIN. The last operation asks for the answer, not BATCH_END: before 6.10
+        // that one is never acknowledged.
         let last = batch.messages() as u32;
-        let mut acknowledged = false;
         let mut refused: Option<Error> = None;
-        while let Some(len) = self.raw.try_receive(&mut self.buf)? {
-            for message in reply::parse_messages(&self.buf[..len]) {
-                let message = message?;
-                // 0 is BATCH_BEGIN; anything past BATCH_END answers an older request.
-                let index = message.seq.wrapping_sub(first);
-                if message.kind != NLMSG_ERROR || index > last + 1 {
-                    continue;
-                }
-                let ack = reply::parse_ack(&message)?;
-                if ack.errno == 0 {
-                    acknowledged |= index == last;
-                } else if refused.is_none() {
-                    // Later errors are often only consequences of the first.
-                    refused = Some(batch_error(batch, index, ack));
-                }
+        let read = self.exchange.read_acks(first, last + 2, last, |index, ack| {
+            // Later errors are often only consequences of the first.
+            if ack.errno != 0 && refused.is_none() {
+                refused = Some(batch_error(batch, index, ack));
             }
-        }
-        match (refused, acknowledged) {
-            (Some(error), _) => Err(error),
-            (None, true) => Ok(()),
-            (None, false) => Err(Error::Socket {
-                action: "find the acknowledgement",
-                source: io::ErrorKind::WouldBlock.into(),
-            }),
-        }
+        });
+        refused.map_or(read, Err)
     }
 
     fn dump_table<T>(
@@ -263,81 +224,16 @@ impl Socket {
         each: impl FnMut(&Message<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let before = self.generation()?;
-        let seq = self.request(verb, NLM_F_DUMP, family, filter)?;
+        let seq = self.exchange.request(nft_kind(verb), NLM_F_DUMP, family, filter)?;
         // GET is followed by DEL and preceded by NEW, the verb of the replies, for every object.
-        let result = self.read_dump(seq, nft_kind(verb - 1), each);
-        if !matches!(result, Ok(()) | Err(Error::Interrupted)) {
-            // The kernel makes the rest of a dump as it is read, and refuses the next one with
-            // EBUSY until then.
-            while let Ok(Some(_)) = self.raw.try_receive(&mut self.buf) {}
-        }
-        result?;
+        self.exchange.read_dump(seq, nft_kind(verb - 1), each)?;
         let whole = self.tolerant || self.generation()? == before;
         if whole { Ok(()) } else { Err(Error::Interrupted) }
-    }
-
-    fn read_dump(
-        &mut self,
-        seq: u32,
-        kind: u16,
-        mut each: impl FnMut(&Message<'_>) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        let mut interrupted = false;
-        loop {
-            let len = self.raw.receive(&mut self.buf)?;
-            for message in reply::parse_messages(&self.buf[..len]) {
-                let message = message?;
-                if message.seq != seq {
-                    continue;
-                }
-                interrupted |= message.flags & NLM_F_DUMP_INTR != 0;
-                match message.kind {
-                    NLMSG_ERROR => return Err(refusal(reply::parse_ack(&message)?)),
-                    // DONE carries an error number like ERROR does, without the request.
-                    NLMSG_DONE => {
-                        let ack = reply::parse_ack(&Message { flags: 0, ..message })?;
-                        return match (ack.errno, interrupted) {
-                            (0, false) => Ok(()),
-                            (0, true) | (libc::EINTR, _) => Err(Error::Interrupted),
-                            _ => Err(refusal(ack)),
-                        };
-                    }
-                    of if of == kind => each(&message)?,
-                    _ => {}
-                }
-            }
-        }
-    }
-
-    fn request(
-        &mut self,
-        verb: u16,
-        flags: u16,
-        family: u8,
-        attributes: impl FnOnce(&mut Vec<u8>),
-    ) -> Result<u32, Error> {
-        let seq = self.next_seq(1);
-        let mut request = Vec::new();
-        let at = message::begin(&mut request, nft_kind(verb), flags, seq, family, 0);
-        attributes(&mut request);
-        message::end(&mut request, at);
-        self.raw.send(&[IoSlice::new(&request)])?;
-        Ok(seq)
-    }
-
-    fn next_seq(&mut self, count: u32) -> u32 {
-        let seq = self.seq;
-        self.seq = self.seq.wrapping_add(count);
-        seq
     }
 }
 
 fn nft_kind(verb: u16) -> u16 {
     NFNL_SUBSYS_NFTABLES << 8 | verb
-}
-
-fn refusal(ack: Ack) -> Error {
-    Error::Refused { op: None, errno: ack.errno, message: ack.message }
 }
 
 /// The error of the message `index` places after BATCH_BEGIN.

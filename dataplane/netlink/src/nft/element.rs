@@ -43,7 +43,26 @@ pub enum ElementData<'a> {
 }
 
 impl Element<'_> {
+    /// Appends it to a list of elements.
     pub(crate) fn encode(&self, buf: &mut Vec<u8>) {
+        self.encode_with(buf, 0);
+    }
+
+    /// Appends it as the start of a single interval, and the end after it.
+    pub(crate) fn encode_interval(&self, buf: &mut Vec<u8>, end: Option<&[u8]>) {
+        let Some(end) = end else {
+            return self.encode_with(buf, NFTNL_SET_ELEM_F_INTERVAL_OPEN);
+        };
+        self.encode_with(buf, 0);
+        let at = attr::nest(buf, NFTA_LIST_ELEM);
+        put_value(buf, NFTA_SET_ELEM_KEY, end);
+        attr::put_u32(buf, NFTA_SET_ELEM_FLAGS, NFT_SET_ELEM_INTERVAL_END);
+        attr::end_nest(buf, at);
+    }
+
+    /// `nft_flags` are nft's own, kept in userdata: one tells it that no end follows.
+    fn encode_with(&self, buf: &mut Vec<u8>, nft_flags: u32) {
+        let at = attr::nest(buf, NFTA_LIST_ELEM);
         put_value(buf, NFTA_SET_ELEM_KEY, self.key);
         if let Some(end) = self.key_end {
             put_value(buf, NFTA_SET_ELEM_KEY_END, end);
@@ -54,10 +73,17 @@ impl Element<'_> {
         if let Some(timeout) = self.timeout {
             attr::put_u64(buf, NFTA_SET_ELEM_TIMEOUT, millis(timeout));
         }
+        let mut data = Vec::new();
         if let Some(comment) = self.comment {
-            let bytes = userdata::comment(NFTNL_UDATA_SET_ELEM_COMMENT, comment);
-            attr::put(buf, NFTA_SET_ELEM_USERDATA, &bytes);
+            userdata::put_comment(&mut data, NFTNL_UDATA_SET_ELEM_COMMENT, comment);
         }
+        if nft_flags != 0 {
+            userdata::put_u32(&mut data, NFTNL_UDATA_SET_ELEM_FLAGS, nft_flags);
+        }
+        if !data.is_empty() {
+            attr::put(buf, NFTA_SET_ELEM_USERDATA, &data);
+        }
+        attr::end_nest(buf, at);
     }
 }
 

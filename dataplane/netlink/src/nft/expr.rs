@@ -3,9 +3,13 @@
 //! Owns their encoding, one function per kernel expression, the nft syntax above each. Picks no
 //! registers and checks no types: the kernel does, and refuses the rule.
 
+use std::time::Duration;
+
 use super::Family;
 use super::constants::*;
 use super::element::{ElementData, put_data, put_value};
+use super::load::{CtKey, FibAddress, MetaKey, NameMatch, PayloadBase};
+use super::set::millis;
 use crate::attr;
 
 /// The register a verdict is written to.
@@ -55,7 +59,16 @@ pub enum Expr {
         /// To which register.
         dreg: u32,
     },
-    /// Compares registers with a value.
+    /// Loads the kind of an address, `RTN_*` in host order such as [`RTN_LOCAL`], as the routing
+    /// tables have it whatever the interface.
+    FibType {
+        /// Which address of the packet.
+        address: FibAddress,
+        /// To which register.
+        dreg: u32,
+    },
+    /// Compares registers with a value. One shorter than what was loaded compares only the start,
+    /// which is how nft writes `iifname "veth*"`: see [`Expr::iifname`].
     Cmp {
         /// From which register on.
         sreg: u32,
@@ -95,6 +108,21 @@ pub enum Expr {
         /// Whether to match absence.
         invert: bool,
     },
+    /// Adds an element from the packet path, or starts the time of the one that is there anew.
+    /// The data of one that is there stays as it is.
+    ///
+    /// The set must be `dynamic`. A full one takes no more: the rule then ends there. nft 1.0.6
+    /// lists an update of any map, but aborts on loading one whose key or data exceeds 16 bytes.
+    Update {
+        /// The set's name. It may be created earlier in the same batch.
+        set: String,
+        /// The register the key starts in.
+        key_reg: u32,
+        /// The register the data starts in, for maps.
+        data_reg: Option<u32>,
+        /// How long the element lives, if not for the set's own timeout.
+        timeout: Option<Duration>,
+    },
     /// Makes a number below the modulus, in host order.
     Numgen {
         /// To which register.
@@ -126,47 +154,6 @@ pub enum Expr {
     Reject(RejectWith),
     /// Counts packets and bytes.
     Counter,
-}
-
-/// Where a payload offset counts from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PayloadBase {
-    /// The network header.
-    Network,
-    /// The transport header.
-    Transport,
-}
-
-/// A property of a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MetaKey {
-    /// `meta mark`, 4 bytes in host order.
-    Mark,
-    /// `iif`, 4 bytes in host order.
-    Iif,
-    /// `oif`, 4 bytes in host order.
-    Oif,
-    /// `iifname`, 16 bytes.
-    Iifname,
-    /// `oifname`, 16 bytes.
-    Oifname,
-    /// `meta nfproto`, 1 byte.
-    Nfproto,
-    /// `meta l4proto`, 1 byte.
-    L4proto,
-}
-
-/// A property of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CtKey {
-    /// `ct state`, 4 bytes of flags in host order.
-    State,
-    /// `ct direction`, 1 byte.
-    Direction,
-    /// `ct status`, 4 bytes of flags in host order.
-    Status,
-    /// `ct mark`, 4 bytes in host order.
-    Mark,
 }
 
 /// A comparison.
@@ -202,31 +189,6 @@ pub enum RejectWith {
     TcpReset,
 }
 
-impl MetaKey {
-    fn number(self) -> u32 {
-        match self {
-            Self::Mark => 3,
-            Self::Iif => 4,
-            Self::Oif => 5,
-            Self::Iifname => 6,
-            Self::Oifname => 7,
-            Self::Nfproto => 15,
-            Self::L4proto => 16,
-        }
-    }
-}
-
-impl CtKey {
-    fn number(self) -> u32 {
-        match self {
-            Self::State => 0,
-            Self::Direction => 1,
-            Self::Status => 2,
-            Self::Mark => 3,
-        }
-    }
-}
-
 impl Verdict {
     fn data(&self) -> ElementData<'_> {
         match self {
@@ -240,6 +202,13 @@ impl Verdict {
 }
 
 impl Expr {
+    /// `iifname "eth0"`, `iifname != "veth*"`: the load and the comparison, through `reg` and the
+    /// three after it.
+    pub fn iifname(reg: u32, op: CmpOp, name: NameMatch<'_>) -> [Self; 2] {
+        let load = Self::Meta { key: MetaKey::Iifname, dreg: reg };
+        [load, Self::Cmp { sreg: reg, op, data: name.bytes() }]
+    }
+
     /// Appends the expression as one element of a rule's list; `family` is the table's.
     pub(crate) fn encode(&self, buf: &mut Vec<u8>, family: Family) {
         let at = attr::nest(buf, NFTA_LIST_ELEM);
@@ -272,10 +241,23 @@ impl Expr {
                 attr::put_u32(buf, NFTA_META_KEY, key.number());
                 attr::put_u32(buf, NFTA_META_SREG, *sreg);
             }),
-            // ct state
+            // ct state, ct original ip daddr
             Self::Ct { key, dreg } => expr(buf, "ct", |buf| {
                 attr::put_u32(buf, NFTA_CT_KEY, key.number());
                 attr::put_u32(buf, NFTA_CT_DREG, *dreg);
+                if key.is_original() {
+                    attr::put(buf, NFTA_CT_DIRECTION, &[IP_CT_DIR_ORIGINAL]);
+                }
+            }),
+            // fib daddr type
+            Self::FibType { address, dreg } => expr(buf, "fib", |buf| {
+                let address = match address {
+                    FibAddress::Saddr => NFTA_FIB_F_SADDR,
+                    FibAddress::Daddr => NFTA_FIB_F_DADDR,
+                };
+                attr::put_u32(buf, NFTA_FIB_DREG, *dreg);
+                attr::put_u32(buf, NFTA_FIB_RESULT, NFT_FIB_RESULT_ADDRTYPE);
+                attr::put_u32(buf, NFTA_FIB_FLAGS, address);
             }),
             // == 80, != 80
             Self::Cmp { sreg, op, data } => expr(buf, "cmp", |buf| {
@@ -304,6 +286,18 @@ impl Expr {
                 }
                 if *invert {
                     attr::put_u32(buf, NFTA_LOOKUP_FLAGS, NFT_LOOKUP_F_INV);
+                }
+            }),
+            // update @map { ip saddr timeout 3h : ip daddr }
+            Self::Update { set, key_reg, data_reg, timeout } => expr(buf, "dynset", |buf| {
+                attr::put_str(buf, NFTA_DYNSET_SET_NAME, set);
+                attr::put_u32(buf, NFTA_DYNSET_OP, NFT_DYNSET_OP_UPDATE);
+                attr::put_u32(buf, NFTA_DYNSET_SREG_KEY, *key_reg);
+                if let Some(data) = data_reg {
+                    attr::put_u32(buf, NFTA_DYNSET_SREG_DATA, *data);
+                }
+                if let Some(timeout) = timeout {
+                    attr::put_u64(buf, NFTA_DYNSET_TIMEOUT, millis(*timeout));
                 }
             }),
             // numgen random mod 2

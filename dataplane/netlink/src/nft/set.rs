@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::constants::*;
 use super::expr::put_counter;
+use super::load::CtKey;
 use super::userdata;
 use crate::attr;
 
@@ -73,6 +74,14 @@ pub enum TypeOf {
     },
     /// `meta mark`
     MetaMark,
+    /// `ct original ip saddr`
+    CtOriginalIpSaddr,
+    /// `ct original ip daddr`
+    CtOriginalIpDaddr,
+    /// `ct original ip6 saddr`
+    CtOriginalIp6Saddr,
+    /// `ct original ip6 daddr`
+    CtOriginalIp6Daddr,
 }
 
 // nft's enum expr_types, proto_desc_id, the field index in proto_ip, proto_ip6 and proto_th, and
@@ -80,6 +89,7 @@ pub enum TypeOf {
 const EXPR_VERDICT: u32 = 1;
 const EXPR_PAYLOAD: u32 = 7;
 const EXPR_META: u32 = 9;
+const EXPR_CT: u32 = 12;
 const EXPR_CONCAT: u32 = 13;
 const EXPR_NUMGEN: u32 = 23;
 const PROTO_DESC_TH: u32 = 11;
@@ -98,9 +108,11 @@ impl TypeOf {
     pub fn width(self) -> u32 {
         match self {
             Self::Ip6Saddr | Self::Ip6Daddr => 16,
+            Self::CtOriginalIp6Saddr | Self::CtOriginalIp6Daddr => 16,
             Self::MetaL4proto => 1,
             Self::ThSport | Self::ThDport => 2,
             Self::IpSaddr | Self::IpDaddr | Self::MetaMark => 4,
+            Self::CtOriginalIpSaddr | Self::CtOriginalIpDaddr => 4,
             Self::NumgenRandom { .. } | Self::NumgenInc { .. } => 4,
         }
     }
@@ -114,6 +126,8 @@ impl TypeOf {
             Self::MetaL4proto => 12,                                 // inet_proto
             Self::ThSport | Self::ThDport => 13,                     // inet_service
             Self::MetaMark => 19,                                    // mark
+            Self::CtOriginalIpSaddr | Self::CtOriginalIpDaddr => 7,
+            Self::CtOriginalIp6Saddr | Self::CtOriginalIp6Daddr => 8,
         }
     }
 
@@ -128,6 +142,8 @@ impl TypeOf {
     fn typeof_udata(self) -> Vec<u8> {
         let payload = |desc, field| typeof_expr(EXPR_PAYLOAD, &[desc, field]);
         let numgen = |kind, modulus| typeof_expr(EXPR_NUMGEN, &[kind, modulus, 0]);
+        let original =
+            |key: CtKey| typeof_expr(EXPR_CT, &[key.number(), u32::from(IP_CT_DIR_ORIGINAL)]);
         match self {
             Self::IpSaddr => payload(PROTO_DESC_IP, 11),
             Self::IpDaddr => payload(PROTO_DESC_IP, 12),
@@ -139,6 +155,10 @@ impl TypeOf {
             Self::MetaMark => typeof_expr(EXPR_META, &[NFT_META_MARK]),
             Self::NumgenRandom { modulus } => numgen(NFT_NG_RANDOM, modulus),
             Self::NumgenInc { modulus } => numgen(NFT_NG_INCREMENTAL, modulus),
+            Self::CtOriginalIpSaddr => original(CtKey::OriginalIpSaddr),
+            Self::CtOriginalIpDaddr => original(CtKey::OriginalIpDaddr),
+            Self::CtOriginalIp6Saddr => original(CtKey::OriginalIp6Saddr),
+            Self::CtOriginalIp6Daddr => original(CtKey::OriginalIp6Daddr),
         }
     }
 }

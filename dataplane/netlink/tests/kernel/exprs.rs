@@ -1,6 +1,8 @@
 //! Every expression: accepted by the kernel, printed by nft, and taken back by nft.
 
-use zw_netlink::nft::{CmpOp, CtKey, NAT_FULLY_RANDOM, RejectWith};
+use zw_netlink::nft::{
+    CmpOp, CtKey, FibAddress, NAT_FULLY_RANDOM, NameMatch, RTN_LOCAL, RejectWith,
+};
 
 use super::*;
 
@@ -32,8 +34,6 @@ fn rules(family: Family) -> Vec<(&'static str, Vec<Expr>, String)> {
         Family::Ip => "10.0.0.1:8080".to_owned(),
         Family::Ip6 => "[fd00::1]:8080".to_owned(),
     };
-    let mut name = b"eth0".to_vec();
-    name.resize(16, 0);
     let verdict = |v| vec![Expr::Verdict(v)];
     let lookup = |dreg: Option<u32>, invert| Expr::Lookup {
         set: if dreg.is_some() { "services" } else { "clients" }.into(),
@@ -43,6 +43,15 @@ fn rules(family: Family) -> Vec<(&'static str, Vec<Expr>, String)> {
     };
     let numgen = |random| Expr::Numgen { dreg: REG32_00, modulus: 4, random };
     let number = |n: u32| cmp(&n.to_ne_bytes());
+    let name = |op, name| Expr::iifname(REG32_00, op, name).to_vec();
+    let fib = |address, op| {
+        let data = RTN_LOCAL.to_ne_bytes().to_vec();
+        vec![Expr::FibType { address, dreg: REG32_00 }, Expr::Cmp { sreg: REG32_00, op, data }]
+    };
+    let original = match family {
+        Family::Ip => (CtKey::OriginalIpSaddr, CtKey::OriginalIpDaddr),
+        Family::Ip6 => (CtKey::OriginalIp6Saddr, CtKey::OriginalIp6Daddr),
+    };
     vec![
         ("filter", vec![saddr.clone(), lookup(None, false)], format!("{ip} saddr @clients")),
         ("filter", vec![saddr.clone(), lookup(None, true)], format!("{ip} saddr != @clients")),
@@ -88,10 +97,43 @@ fn rules(family: Family) -> Vec<(&'static str, Vec<Expr>, String)> {
             ],
             "meta mark set 0x00000007".into(),
         ),
+        ("filter", name(CmpOp::Eq, NameMatch::Exact("eth0")), "iifname \"eth0\"\n".into()),
+        ("filter", name(CmpOp::Neq, NameMatch::Exact("eth0")), "iifname != \"eth0\"\n".into()),
+        ("filter", name(CmpOp::Eq, NameMatch::Prefix("veth")), "iifname \"veth*\"\n".into()),
+        ("filter", name(CmpOp::Neq, NameMatch::Prefix("cali-")), "iifname != \"cali-*\"\n".into()),
+        ("filter", name(CmpOp::Eq, NameMatch::Prefix("e")), "iifname \"e*\"\n".into()),
         (
             "filter",
-            vec![Expr::Meta { key: MetaKey::Iifname, dreg: REG32_00 }, cmp(&name)],
-            "iifname \"eth0\"".into(),
+            name(CmpOp::Eq, NameMatch::Exact("fifteen-letters")),
+            "iifname \"fifteen-letters\"\n".into(),
+        ),
+        (
+            "filter",
+            name(CmpOp::Eq, NameMatch::Prefix("fourteen-start")),
+            "iifname \"fourteen-start*\"\n".into(),
+        ),
+        ("filter", fib(FibAddress::Saddr, CmpOp::Eq), "fib saddr type local".into()),
+        ("filter", fib(FibAddress::Daddr, CmpOp::Eq), "fib daddr type local".into()),
+        ("filter", fib(FibAddress::Daddr, CmpOp::Neq), "fib daddr type != local".into()),
+        (
+            "filter",
+            vec![Expr::Ct { key: original.0, dreg: REG32_00 }, lookup(None, false)],
+            format!("ct original {ip} saddr @clients"),
+        ),
+        (
+            "filter",
+            vec![Expr::Ct { key: original.1, dreg: REG32_00 }, cmp(&address(family, 1))],
+            format!("ct original {ip} daddr {}", if ip == "ip" { "10.0.0.1" } else { "fd00::1" }),
+        ),
+        (
+            "filter",
+            vec![
+                l4proto(),
+                cmp(&[6]),
+                Expr::Ct { key: CtKey::OriginalProtoDst, dreg: REG32_00 },
+                cmp(&[0, 80]),
+            ],
+            "meta l4proto tcp ct original proto-dst 80".into(),
         ),
         ("filter", vec![numgen(true), number(1)], "numgen random mod 4 1".into()),
         ("filter", vec![numgen(false), number(2)], "numgen inc mod 4 2".into()),
@@ -181,38 +223,5 @@ fn every_expression_is_accepted_printed_and_loads_back() {
             assert_eq!(socket.rules(family, T).expect("dumps"), comments);
             run("nft", &["flush", "ruleset"], "");
         }
-    });
-}
-
-#[test]
-fn concatenated_ranges_are_added_and_deleted() {
-    in_netns(|| {
-        let mut socket = Socket::open().expect("opens");
-        let family = Family::Ip;
-        let mut batch = Batch::new();
-        batch.add_table(family, T, None);
-        let mut spec = set("ranges", &[TypeOf::IpSaddr, TypeOf::ThDport], SetData::None);
-        spec.interval = true;
-        spec.size = Some(64);
-        batch.add_set(family, T, &spec);
-        let key = [10, 0, 0, 0, 0, 80, 0, 0];
-        let end = [10, 255, 255, 255, 0, 90, 0, 0];
-        let range = Element { key_end: Some(&end), ..element(&key, None) };
-        batch.add_element(family, T, "ranges", &range);
-        socket.commit(&mut batch).expect("lands");
-        let mut seen = Vec::new();
-        socket
-            .elements(family, T, "ranges", &mut |e| {
-                seen.push((e.key.to_vec(), e.key_end.map(<[u8]>::to_vec)));
-            })
-            .expect("dumps");
-        assert_eq!(seen, [(key.to_vec(), Some(end.to_vec()))]);
-        let text = listing();
-        assert!(text.contains("10.0.0.0/8 . 80-90"), "{text}");
-
-        let mut batch = Batch::new();
-        batch.delete_range(family, T, "ranges", &key, &end);
-        socket.commit(&mut batch).expect("lands");
-        socket.elements(family, T, "ranges", &mut |e| panic!("left: {e:?}")).expect("dumps");
     });
 }

@@ -43,6 +43,21 @@ fn pairs() -> Vec<(SetSpec, &'static str, Family)> {
     let body =
         "typeof ip saddr . th dport : ip daddr; flags dynamic,timeout; timeout 3h; size 1000;";
     all.push((affinity, body, v4));
+    let mut affinity = set(
+        "",
+        &[CtOriginalIp6Daddr, MetaL4proto, ThDport, CtOriginalIp6Saddr],
+        fields(vec![Ip6Daddr, ThDport]),
+    );
+    affinity.dynamic = true;
+    affinity.timeout = Some(Duration::from_secs(600));
+    affinity.size = Some(65_536);
+    let body = "typeof ct original ip6 daddr . meta l4proto . th dport . ct original ip6 saddr : ip6 daddr . th dport; flags dynamic,timeout; timeout 10m; size 65536;";
+    all.push((affinity, body, v6));
+    let mut clients = set("", &[CtOriginalIpSaddr], fields(vec![CtOriginalIpDaddr]));
+    clients.dynamic = true;
+    clients.size = Some(100);
+    let body = "typeof ct original ip saddr : ct original ip daddr; flags dynamic; size 100;";
+    all.push((clients, body, v4));
     let mut ranges = set("", &[Ip6Saddr, ThDport], SetData::None);
     ranges.interval = true;
     all.push((ranges, "typeof ip6 saddr . th dport; flags interval;", v6));

@@ -6,17 +6,23 @@ use std::net::{IpAddr, SocketAddr};
 
 use proptest::prelude::*;
 use zw_model::{
-    Conditions, Family, NodeContext, Protocol, Scope, Service, ServiceKey, ServicePort, Slice,
-    SliceEndpoint, SliceKey, SlicePort,
+    Conditions, External, Family, NodeContext, Protocol, Scope, Service, ServiceKey, ServicePort,
+    Slice, SliceEndpoint, SliceKey, SlicePort, TrafficPolicy,
 };
 
-use super::{Contested, Desired, IDLE_SHAPES};
+use super::shared::IDLE_SHAPES;
+use super::{Contested, Desired};
 use crate::adopt::{Actual, bring_to};
-use crate::base::{PlanConfig, base_table, shape_chain, shape_name};
+use crate::base::base_table;
 use crate::changes::{Changes, TableChanges};
+use crate::config::{PlanConfig, Pods};
 use crate::element::{Data, Element, Key};
-use crate::ruleset::{Chain, SetName, Statement};
-use crate::service::{Frontend, ServiceRules, plan_service};
+use crate::frontend::Frontend;
+use crate::ruleset::{Chain, Statement};
+use crate::service::{ServiceRules, plan_service};
+use crate::sets::SetName;
+use crate::shape::Shape;
+use crate::surroundings::Surroundings;
 use crate::table::Table;
 
 const SERVICES: [&str; 3] = ["a", "b", "c"];
@@ -30,6 +36,19 @@ struct Spec {
     udp: bool,
     /// Which endpoints it has, and which of them run on this node.
     endpoints: Vec<(u16, bool)>,
+    /// How it is reached besides its cluster IPs, and by which rules.
+    features: Features,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Features {
+    node_port: Option<u16>,
+    external_ip: bool,
+    load_balancer: bool,
+    source_ranges: bool,
+    internal_local: bool,
+    external_local: bool,
+    affinity: Option<u32>,
 }
 
 /// The Services of one update; `None` removes.
@@ -38,10 +57,29 @@ type Step = Vec<(usize, Option<Spec>)>;
 fn spec() -> impl Strategy<Value = Spec> {
     let vip = || prop_oneof![1 => Just(None), 4 => (0u8..2).prop_map(Some)];
     let endpoints = prop::collection::btree_map(0u16..4, any::<bool>(), 0..=4);
-    ([vip(), vip()], any::<bool>(), endpoints).prop_map(|(vips, udp, endpoints)| Spec {
+    let parts = ([vip(), vip()], any::<bool>(), endpoints, features());
+    parts.prop_map(|(vips, udp, endpoints, features)| Spec {
         vips,
         udp,
         endpoints: endpoints.into_iter().collect(),
+        features,
+    })
+}
+
+fn features() -> impl Strategy<Value = Features> {
+    let node_port = prop_oneof![Just(None), (30_000u16..30_002).prop_map(Some)];
+    let affinity = prop_oneof![2 => Just(None), 1 => Just(Some(10)), 1 => Just(Some(10_800))];
+    (node_port, affinity, any::<[bool; 5]>()).prop_map(|(node_port, affinity, flags)| {
+        let [external_ip, load_balancer, source_ranges, internal_local, external_local] = flags;
+        Features {
+            node_port,
+            external_ip,
+            load_balancer,
+            source_ranges,
+            internal_local,
+            external_local,
+            affinity,
+        }
     })
 }
 
@@ -71,7 +109,29 @@ fn pod(family: Family, n: u16) -> IpAddr {
 
 fn config() -> PlanConfig {
     let pod_ranges = ["10.244.0.0/16", "fd00:244::/32"].map(|net| net.parse().unwrap());
-    PlanConfig { pod_ranges: pod_ranges.to_vec(), ..PlanConfig::default() }
+    PlanConfig { pods: Pods::Ranges(pod_ranges.to_vec()), ..PlanConfig::default() }
+}
+
+fn surroundings() -> Surroundings {
+    let service_ranges = ["10.96.0.0/16", "fd00:96::/112"].map(|net| net.parse().unwrap()).to_vec();
+    Surroundings { node_addresses: node().addresses.into_iter().collect(), service_ranges }
+}
+
+fn node() -> NodeContext {
+    let addresses = ["192.0.2.1", "2001:db8::1"].map(|addr| addr.parse().unwrap()).to_vec();
+    NodeContext { name: "node-1".into(), addresses, ..NodeContext::default() }
+}
+
+fn new_desired() -> Desired {
+    Desired::new(config(), surroundings())
+}
+
+fn shape_chain(family: Family, slots: u32, config: &PlanConfig) -> Chain {
+    Shape::parse(&shape_name(slots)).unwrap().chain(family, config)
+}
+
+fn shape_name(slots: u32) -> String {
+    format!("cluster-{slots}")
 }
 
 /// Plans as the agent does, with the slots that `desired` has now.
@@ -89,10 +149,17 @@ fn plan(key: &ServiceKey, spec: &Spec, desired: &Desired) -> ServiceRules {
                 name: (*name).into(),
                 protocol: *protocol,
                 port: *port,
-                node_port: None,
+                // The two ports must not share one.
+                node_port: spec
+                    .features
+                    .node_port
+                    .and_then(|n| (n + 10 * (port % 2)).try_into().ok()),
             })
             .collect(),
-        ..Service::default()
+        internal_policy: policy(spec.features.internal_local),
+        external_policy: policy(spec.features.external_local),
+        affinity: spec.features.affinity,
+        external: Some(Box::new(external(spec.features))),
     };
     let slices = Family::BOTH.map(|family| Slice {
         key: SliceKey { namespace: key.namespace.clone(), name: family.to_string().into() },
@@ -119,8 +186,27 @@ fn plan(key: &ServiceKey, spec: &Spec, desired: &Desired) -> ServiceRules {
             })
             .collect(),
     });
-    let node = NodeContext { name: "node-1".into(), ..NodeContext::default() };
-    plan_service(&service, &slices, &node, |frontend| desired.slots(key, frontend))
+    plan_service(&service, &slices, &node(), |frontend| desired.slots(key, frontend))
+}
+
+fn policy(local: bool) -> TrafficPolicy {
+    if local { TrafficPolicy::Local } else { TrafficPolicy::Cluster }
+}
+
+fn external(features: Features) -> External {
+    // An external IP may also be some Service's cluster IP.
+    let ips = |yes: bool, last: u8| -> Vec<IpAddr> {
+        let both = Family::BOTH.map(|family| vip(family, last));
+        both.into_iter().filter(|_| yes).collect()
+    };
+    let ranges = ["192.0.2.0/24", "203.0.113.0/25", "203.0.113.128/25", "2001:db8:1::/48"];
+    let ranges = ranges.into_iter().filter(|_| features.source_ranges);
+    External {
+        ips: ips(features.external_ip, 1),
+        load_balancer_ips: ips(features.load_balancer, 7),
+        source_ranges: ranges.map(|net| net.parse().unwrap()).collect(),
+        health_check_port: None,
+    }
 }
 
 /// `desired` as a history leaves it, the tables it was told to write, and what it should know.
@@ -132,7 +218,7 @@ struct Run {
 
 impl Run {
     fn new() -> Self {
-        let desired = Desired::new(config());
+        let desired = new_desired();
         let tables = Family::BOTH.map(|family| Table::of(&desired, family).unwrap());
         Self { desired, tables, services: BTreeMap::new() }
     }
@@ -157,7 +243,11 @@ impl Run {
         for table in &mut self.tables {
             let referenced: BTreeSet<String> = goals(table);
             if let Some(changes) = changes.tables.get(&table.family) {
-                let in_use = |chain: &&String| referenced.contains(*chain);
+                // What belongs to one sticky Service port alone goes at once all the same.
+                let in_use = |chain: &&String| {
+                    let sticky = Shape::parse(chain).is_some_and(|shape| shape.is_sticky());
+                    referenced.contains(*chain) && !sticky
+                };
                 let too_early: Vec<&String> = changes.delete_chains.iter().filter(in_use).collect();
                 assert_eq!(too_early, Vec::<&String>::new(), "in use when the transaction begins");
                 table.apply(changes).unwrap();
@@ -168,7 +258,7 @@ impl Run {
 
     /// The same Services and slots without any history.
     fn fresh(&self) -> Desired {
-        let mut fresh = Desired::new(config());
+        let mut fresh = new_desired();
         fresh.load(self.services.iter().map(|(key, rules)| (key.clone(), Some(rules.clone()))));
         fresh
     }
@@ -205,8 +295,8 @@ fn idle(table: &Table, fresh: &Table) -> Vec<(String, Chain)> {
     let extra = table.chains.keys().filter(|name| !fresh.chains.contains_key(*name));
     extra
         .filter_map(|name| {
-            let slots = name.strip_prefix("cluster-")?.parse().ok()?;
-            Some((name.clone(), shape_chain(table.family, slots, &config())))
+            let shape = Shape::parse(name).filter(|shape| !shape.is_sticky())?;
+            Some((name.clone(), shape.chain(table.family, &config())))
         })
         .collect()
 }
@@ -229,11 +319,11 @@ fn tables_of(desired: &Desired) -> [Table; 2] {
 
 fn plain(endpoints: impl IntoIterator<Item = u16>) -> Spec {
     let endpoints = endpoints.into_iter().map(|n| (n, false)).collect();
-    Spec { vips: [Some(1), None], udp: false, endpoints }
+    Spec { vips: [Some(1), None], udp: false, endpoints, features: Features::default() }
 }
 
 fn frontend(last: u8) -> Frontend {
-    Frontend { addr: vip(Family::V4, last), protocol: Protocol::Tcp, port: 80 }
+    Frontend::new(vip(Family::V4, last), Protocol::Tcp, 80)
 }
 
 proptest! {
@@ -274,7 +364,7 @@ proptest! {
             let contested: Vec<Frontend> =
                 run.desired.contested(key).into_iter().map(|c| c.frontend).collect();
             for port in &rules.ports {
-                let held: Vec<SocketAddr> = port.backends.iter().map(|b| b.addr).collect();
+                let held = run.desired.slots(key, &port.frontend);
                 let read = found.get(&port.frontend).cloned().unwrap_or_default();
                 prop_assert!(contested.contains(&port.frontend) || read == held);
             }
@@ -382,7 +472,7 @@ impl Damage {
 }
 
 fn frontend_key(family: Family, last: u8) -> Key {
-    Frontend { addr: vip(family, last), protocol: Protocol::Tcp, port: 80 }.key()
+    Frontend::new(vip(family, last), Protocol::Tcp, 80).key()
 }
 
 fn with_one(table: &mut Table, index: &prop::sample::Index, change: impl FnOnce(&mut Element)) {
@@ -437,11 +527,11 @@ fn a_table_made_under_other_settings_is_brought_to_ours() {
     run.step([(key(0), Some(plain(0..3)))]);
     let others = [
         PlanConfig { masquerade_mark: 1 << 15, ..config() },
-        PlanConfig { pod_ranges: Vec::new(), ..config() },
-        PlanConfig { pod_ranges: vec!["10.0.0.0/8".parse().unwrap()], ..config() },
+        PlanConfig { pods: Pods::Ranges(Vec::new()), ..config() },
+        PlanConfig { pods: Pods::Ranges(vec!["10.0.0.0/8".parse().unwrap()]), ..config() },
     ];
     for other in others {
-        let mut desired = Desired::new(other);
+        let mut desired = Desired::new(other, surroundings());
         desired.load(run.services.clone().into_iter().map(|(key, rules)| (key, Some(rules))));
         let changes = bring_to(&desired, &actual(&run.tables));
         assert_eq!(applied(&run.tables, &changes), tables_of(&desired));
@@ -450,12 +540,14 @@ fn a_table_made_under_other_settings_is_brought_to_ours() {
 
 #[test]
 fn without_services_a_fresh_start_makes_the_base_of_both_tables() {
-    let desired = Desired::new(config());
-    let base: BTreeMap<String, Chain> =
-        base_table(&config()).into_iter().map(|chain| (chain.name.clone(), chain)).collect();
+    let desired = Desired::new(config(), Surroundings::default());
     let empty: BTreeMap<SetName, BTreeMap<Key, Element>> =
         SetName::ALL.into_iter().map(|set| (set, BTreeMap::new())).collect();
     for table in tables_of(&desired) {
+        let base: BTreeMap<String, Chain> = base_table(table.family, &config(), false)
+            .into_iter()
+            .map(|chain| (chain.name.clone(), chain))
+            .collect();
         assert_eq!((&table.chains, &table.elements), (&base, &empty));
         assert!(table.exists());
     }
@@ -470,6 +562,7 @@ fn one_endpoint_more_or_less_changes_a_handful_of_elements_at_any_size() {
                 vips,
                 udp: false,
                 endpoints: endpoints.map(|n| (n, n % 2 == 0)).collect(),
+                features: Features::default(),
             };
             let mut run = Run::new();
             run.step([(key(0), Some(of(&mut (0..size))))]);
@@ -498,22 +591,25 @@ fn removing_an_endpoint_moves_the_last_one_into_its_slot() {
     run.step([(key(0), Some(plain(0..4)))]);
     let changes = run.step([(key(0), Some(plain([0, 2, 3])))]);
     let front = frontend_key(Family::V4, 1);
-    let service =
-        Element { key: front, data: Data::Goto(shape_name(3)), comment: Some("web/a:http".into()) };
-    let moved = Element {
-        key: front.slot(1),
-        data: Data::Value(Key::new().addr(pod(Family::V4, 3)).port(8080)),
+    let goto = |slots| Element {
+        key: front,
+        data: Data::Goto(shape_name(slots)),
+        comment: Some("web/a:http".into()),
+    };
+    let slot = |slot, n| Element {
+        key: front.slot(slot),
+        data: Data::Value(Key::new().addr(pod(Family::V4, n)).port(8080)),
         comment: None,
     };
     let want = TableChanges {
         add_chains: vec![shape_chain(Family::V4, 3, &config())],
         delete_elements: BTreeMap::from([
-            (SetName::Services, vec![front]),
-            (SetName::Endpoints, vec![front.slot(1), front.slot(3)]),
+            (SetName::Services, vec![goto(4)]),
+            (SetName::Endpoints, vec![slot(1, 1), slot(3, 3)]),
         ]),
         add_elements: BTreeMap::from([
-            (SetName::Services, vec![service]),
-            (SetName::Endpoints, vec![moved]),
+            (SetName::Services, vec![goto(3)]),
+            (SetName::Endpoints, vec![slot(1, 3)]),
         ]),
         ..TableChanges::default()
     };
@@ -549,7 +645,7 @@ fn shapes_that_all_fall_idle_at_once_go_with_the_next_update() {
     run.step((0..many).map(|n| {
         let endpoints = (0..=u16::try_from(n).unwrap()).map(|n| (n, false)).collect();
         let last = u8::try_from(n).unwrap();
-        (name(n), Some(Spec { vips: [Some(last), None], udp: false, endpoints }))
+        (name(n), Some(Spec { vips: [Some(last), None], endpoints, ..plain([]) }))
     }));
     let idle =
         |run: &Run| idle(&run.tables[0], &Table::of(&run.fresh(), Family::V4).unwrap()).len();
@@ -585,15 +681,15 @@ fn two_services_swap_their_addresses_in_one_update() {
         assert_eq!(run.desired.contested(&key(1)), []);
         let slots = actual(&run.tables).slots();
         let at_8080 = |n: u16| SocketAddr::new(pod(Family::V4, n), 8080);
-        assert_eq!(slots[&frontend(1)], [at_8080(2), at_8080(3)]);
-        assert_eq!(slots[&frontend(2)], [at_8080(0), at_8080(1)]);
+        assert_eq!(slots[&frontend(1)].all, [at_8080(2), at_8080(3)]);
+        assert_eq!(slots[&frontend(2)].all, [at_8080(0), at_8080(1)]);
     }
 }
 
 #[test]
 fn a_contested_frontend_is_the_first_claimants_until_he_lets_go() {
     let mut run = Run::new();
-    let backends = |run: &Run| actual(&run.tables).slots().remove(&frontend(1)).unwrap();
+    let backends = |run: &Run| actual(&run.tables).slots().remove(&frontend(1)).unwrap().all;
     let at_8080 = |n: u16| SocketAddr::new(pod(Family::V4, n), 8080);
     let contested = |owner, losers: &[usize]| {
         let losers = losers.iter().map(|n| key(*n)).collect();
@@ -620,7 +716,12 @@ fn a_contested_frontend_is_the_first_claimants_until_he_lets_go() {
 
 #[test]
 fn a_hairpin_address_stays_until_its_last_user_goes() {
-    let local = |last| Spec { vips: [Some(last), None], udp: true, endpoints: vec![(0, true)] };
+    let local = |last| Spec {
+        vips: [Some(last), None],
+        udp: true,
+        endpoints: vec![(0, true)],
+        ..plain([])
+    };
     let pair = Key::new().addr(pod(Family::V4, 0)).addr(pod(Family::V4, 0));
     let hairpins = |run: &Run| -> Vec<Key> {
         run.tables[0].elements[&SetName::Hairpin].keys().copied().collect()
@@ -633,7 +734,7 @@ fn a_hairpin_address_stays_until_its_last_user_goes() {
     let moved_away = Spec { endpoints: vec![(0, false)], ..local(2) };
     let changes = run.step([(key(1), Some(moved_away))]);
     let want = TableChanges {
-        delete_elements: BTreeMap::from([(SetName::Hairpin, vec![pair])]),
+        delete_elements: BTreeMap::from([(SetName::Hairpin, vec![Element::bare(pair)])]),
         ..TableChanges::default()
     };
     assert_eq!(changes, Changes { tables: BTreeMap::from([(Family::V4, want)]) });

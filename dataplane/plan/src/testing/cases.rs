@@ -1,5 +1,8 @@
 //! The cases. A row reads: what it shows, who sends, where to, who answers.
 
+mod external;
+mod settings;
+
 use std::net::SocketAddr;
 
 use zw_model::Family;
@@ -26,7 +29,7 @@ impl Rows {
     }
 
     fn row(
-        mut self,
+        self,
         name: &'static str,
         from: &'static str,
         (last, port): (u8, u16),
@@ -34,6 +37,17 @@ impl Rows {
         want: Want,
     ) -> Self {
         let to = SocketAddr::new(vip(self.0, last), port);
+        self.to(name, from, to, protocol, want)
+    }
+
+    fn to(
+        mut self,
+        name: &'static str,
+        from: &'static str,
+        to: SocketAddr,
+        protocol: zw_model::Protocol,
+        want: Want,
+    ) -> Self {
         self.1.push(Row { name, from, to, protocol, want });
         self
     }
@@ -66,6 +80,8 @@ pub fn cases(family: Family) -> Vec<Case> {
     cases.extend(conditions(family));
     cases.extend(hints(family));
     cases.extend(zones(family));
+    cases.extend(external::cases(family));
+    cases.extend(settings::cases(family));
     cases
 }
 
@@ -95,8 +111,10 @@ fn basics(family: Family) -> Vec<Case> {
                 .udp("over UDP too", "outside", (10, 53), by_as_node(&["zone-b"], 5353))
                 .tcp("the node reaches it", "node", (10, 80), by_as_node(&["zone-b"], 8080))
                 .udp("over UDP too", "node", (10, 53), by_as_node(&["zone-b"], 5353))
-                .tcp("a port nobody serves is left alone", "client", (10, 81), Want::Untouched)
-                .udp("a protocol nobody serves is left alone", "client", (10, 80), Want::Untouched)
+                .tcp("a port nobody serves is refused", "client", (10, 81), Want::Refused)
+                .udp("a protocol nobody serves is refused", "client", (10, 80), Want::Refused)
+                .tcp("from outside too", "outside", (10, 81), Want::Refused)
+                .tcp("from the node too", "node", (10, 81), Want::Refused)
                 .tcp("an address nobody has is left alone", "client", (99, 80), Want::Untouched),
         ),
         case(

@@ -9,10 +9,11 @@ use zw_model::{
     SliceEndpoint, SliceKey, SlicePort,
 };
 
-use super::host;
-use crate::base::PlanConfig;
+use super::{NODE, host};
+use crate::config::{PlanConfig, Pods};
 use crate::desired::Desired;
-use crate::service::plan_service;
+use crate::service::{Slots, plan_service};
+use crate::surroundings::Surroundings;
 
 /// A named port of a Service or a slice.
 pub type Port = (&'static str, Protocol, u16);
@@ -26,6 +27,8 @@ pub struct World {
     pub node: NodeContext,
     /// The operator's choices.
     pub config: PlanConfig,
+    /// What the node has around it.
+    pub surroundings: Surroundings,
     /// The Services.
     pub services: Vec<Service>,
     /// Their slices.
@@ -40,16 +43,22 @@ impl World {
     /// The node alone.
     pub fn new(family: Family) -> Self {
         let pods = if family == Family::V4 { "10.244.0.0/16" } else { "fd00:10:244::/48" };
-        let pod_ranges = vec![pods.parse().expect("a well formed range")];
+        let pods = Pods::Ranges(vec![pods.parse().expect("a well formed range")]);
+        let node_address = NODE.addr(family);
         Self {
             family,
             node: NodeContext {
                 name: "node-1".into(),
                 zone: Some("zone-a".into()),
                 region: Some("region-1".into()),
+                addresses: vec![node_address],
                 ..NodeContext::default()
             },
-            config: PlanConfig { pod_ranges, ..PlanConfig::default() },
+            config: PlanConfig { pods, ..PlanConfig::default() },
+            surroundings: Surroundings {
+                node_addresses: [node_address].into(),
+                ..Surroundings::default()
+            },
             services: Vec::new(),
             slices: Vec::new(),
         }
@@ -78,6 +87,24 @@ impl World {
             ..Service::default()
         };
         self.services.push(service);
+        self
+    }
+
+    /// Changes the operator's choices.
+    pub fn configured(mut self, change: impl FnOnce(&mut PlanConfig)) -> Self {
+        change(&mut self.config);
+        self
+    }
+
+    /// Changes what the node has around it.
+    pub fn surrounded(mut self, change: impl FnOnce(&mut Surroundings)) -> Self {
+        change(&mut self.surroundings);
+        self
+    }
+
+    /// Changes the last Service.
+    pub fn offered(mut self, change: impl FnOnce(&mut Service)) -> Self {
+        change(self.services.last_mut().expect("a Service to change"));
         self
     }
 
@@ -113,11 +140,11 @@ impl World {
 
     /// The rules for all of it.
     pub fn desired(&self) -> Desired {
-        let mut desired = Desired::new(self.config.clone());
+        let mut desired = Desired::new(self.config.clone(), self.surroundings.clone());
         desired.load(self.services.iter().map(|service| {
             let slices: Vec<&Slice> =
                 self.slices.iter().filter(|slice| slice.service == service.key).collect();
-            let rules = plan_service(service, slices, &self.node, |_| Vec::new());
+            let rules = plan_service(service, slices, &self.node, |_| Slots::default());
             (service.key.clone(), Some(rules))
         }));
         desired

@@ -1,0 +1,179 @@
+//! What several Service ports share: chains of a shape, affinity maps, and elements that stand for an
+//! address whatever the port. The first user brings one in, the last one lets it go.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use zw_model::Family;
+
+use crate::changes::{Changes, Net};
+use crate::element::{Element, Key};
+use crate::service::PortRules;
+use crate::sets::SetName;
+use crate::shape::Shape;
+
+/// How many unused shape chains stay for the next Service that scales to that size. A busy Service
+/// scaling up and down would otherwise make and drop a chain with every endpoint.
+pub(super) const IDLE_SHAPES: usize = 32;
+
+/// How many Service ports use what.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    /// Unused ones stay a while, see [`IDLE_SHAPES`].
+    shapes: BTreeMap<(Family, Shape), usize>,
+    idle: BTreeSet<(Family, Shape)>,
+    affinity_maps: BTreeMap<(Family, String), usize>,
+    elements: BTreeMap<(Family, SetName, Key), usize>,
+}
+
+/// What an update has brought in.
+#[derive(Debug, Default)]
+pub(super) struct Turnover {
+    pub(super) new_shapes: BTreeSet<(Family, Shape)>,
+    pub(super) new_maps: BTreeSet<(Family, String)>,
+}
+
+/// What there was before an update.
+#[derive(Debug)]
+pub(super) struct Snapshot {
+    idle: BTreeSet<(Family, Shape)>,
+    sticky: BTreeSet<Family>,
+}
+
+impl Snapshot {
+    pub(super) fn any_sticky(&self, family: Family) -> bool {
+        self.sticky.contains(&family)
+    }
+}
+
+impl Shared {
+    pub(super) fn snapshot(&self) -> Snapshot {
+        let sticky = Family::BOTH.into_iter().filter(|family| self.any_sticky(*family));
+        Snapshot { idle: self.idle.clone(), sticky: sticky.collect() }
+    }
+
+    /// Some Service of this family remembers its clients.
+    pub(super) fn any_sticky(&self, family: Family) -> bool {
+        self.affinity_maps(family).next().is_some()
+    }
+
+    pub(super) fn shapes(&self, family: Family) -> impl Iterator<Item = &Shape> {
+        self.shapes.keys().filter(move |(of, _)| *of == family).map(|(_, shape)| shape)
+    }
+
+    pub(super) fn affinity_maps(&self, family: Family) -> impl Iterator<Item = &String> {
+        let of_family = self.affinity_maps.range((family, String::new())..);
+        let of_family = of_family.take_while(move |((of, _), _)| *of == family);
+        of_family.filter(|(_, uses)| **uses > 0).map(|((_, name), _)| name)
+    }
+
+    pub(super) fn elements(&self, family: Family) -> impl Iterator<Item = (&SetName, &Key)> {
+        let of_family = self.elements.keys().filter(move |(of, ..)| *of == family);
+        of_family.map(|(_, set, key)| (set, key))
+    }
+
+    /// One frontend's rules change from `before` to `after`.
+    pub(super) fn turn(
+        &mut self,
+        family: Family,
+        before: Option<&PortRules>,
+        after: Option<&PortRules>,
+        mut net: Option<&mut Net>,
+        turnover: &mut Turnover,
+    ) {
+        let shapes = |port: Option<&PortRules>| port.map(PortRules::shapes).unwrap_or_default();
+        for shape in shapes(after) {
+            self.take(family, shape, turnover);
+        }
+        for shape in shapes(before) {
+            self.let_go(family, shape);
+        }
+
+        let elements = |port: Option<&PortRules>| port.map(PortRules::shared).unwrap_or_default();
+        let mut tell = |set, key, is: bool| {
+            if let Some(net) = net.as_deref_mut() {
+                let element = Element::bare(key);
+                let (before, after) =
+                    if is { (None, Some(element)) } else { (Some(element), None) };
+                net.record(family, set, key, before, after);
+            }
+        };
+        for (set, key) in elements(after) {
+            let uses = self.elements.entry((family, set, key)).or_default();
+            *uses += 1;
+            if *uses == 1 {
+                tell(set, key, true);
+            }
+        }
+        for (set, key) in elements(before) {
+            let Some(uses) = self.elements.get_mut(&(family, set, key)) else { continue };
+            *uses -= 1;
+            if *uses == 0 {
+                self.elements.remove(&(family, set, key));
+                tell(set, key, false);
+            }
+        }
+    }
+
+    /// Drops what lies idle. Of shape chains only when there are too many, and only those that were idle
+    /// before this transaction: kernels before 6.2 refuse to delete a chain whose last reference has only
+    /// just gone. What belongs to one sticky Service port goes at once, because nobody else can use it.
+    pub(super) fn retire(&mut self, before: &Snapshot, changes: &mut Changes) {
+        let too_many =
+            self.idle.iter().filter(|(_, shape)| !shape.is_sticky()).count() > IDLE_SHAPES;
+        let goes = |shape: &(Family, Shape)| {
+            shape.1.is_sticky() || (too_many && before.idle.contains(shape))
+        };
+        let retired: Vec<(Family, Shape)> = self.idle.iter().filter(|s| goes(s)).cloned().collect();
+        // What hands packets on goes before what it hands them to.
+        for key in retired.into_iter().rev() {
+            self.idle.remove(&key);
+            self.shapes.remove(&key);
+            changes.table(key.0).delete_chains.push(key.1.to_string());
+        }
+        self.affinity_maps.retain(|(family, map), uses| {
+            if *uses == 0 {
+                changes.table(*family).delete_sets.push(map.clone());
+            }
+            *uses > 0
+        });
+    }
+
+    /// Nothing lies idle after a fresh start.
+    pub(super) fn forget_idle(&mut self) {
+        self.idle.clear();
+        self.shapes.retain(|_, uses| *uses > 0);
+        self.affinity_maps.retain(|_, uses| *uses > 0);
+    }
+
+    fn take(&mut self, family: Family, shape: Shape, turnover: &mut Turnover) {
+        if let Some(map) = shape.affinity_map() {
+            let key = (family, map);
+            *self.affinity_maps.entry(key.clone()).or_insert_with(|| {
+                turnover.new_maps.insert(key);
+                0
+            }) += 1;
+        }
+        let key = (family, shape);
+        let uses = self.shapes.entry(key.clone()).or_insert_with(|| {
+            turnover.new_shapes.insert(key.clone());
+            0
+        });
+        *uses += 1;
+        self.idle.remove(&key);
+    }
+
+    fn let_go(&mut self, family: Family, shape: Shape) {
+        if let Some(map) = shape.affinity_map()
+            && let Some(uses) = self.affinity_maps.get_mut(&(family, map))
+        {
+            *uses -= 1;
+        }
+        let key = (family, shape);
+        if let Some(uses) = self.shapes.get_mut(&key) {
+            *uses -= 1;
+            if *uses == 0 {
+                self.idle.insert(key);
+            }
+        }
+    }
+}

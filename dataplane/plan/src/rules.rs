@@ -1,0 +1,158 @@
+//! What one frontend means for the kernel: its elements and the chains they lead to.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use crate::base::{IGNORE, REFUSE};
+use crate::element::{Data, Element, Key};
+use crate::service::{Backend, Exposure, PortRules};
+use crate::sets::SetName;
+use crate::shape::{Pick, Remember, Route, Shape, Sticky};
+
+impl PortRules {
+    /// The chains it leads to.
+    pub(crate) fn shapes(&self) -> Vec<Shape> {
+        let mut shapes: Vec<Shape> = Vec::new();
+        shapes.extend(self.main().map(Shape::Pick));
+        shapes.extend(self.shortcut().map(Shape::Pick));
+        if let Some(remember) = self.remember() {
+            if remember.external_local {
+                // It hands pods and the node on.
+                let sticky = Sticky { local: false, ..remember.sticky.clone() };
+                shapes.push(Shape::Remember(Remember { sticky, external_local: false }));
+            }
+            shapes.push(Shape::Remember(remember));
+        }
+        shapes
+    }
+
+    /// The elements that stand for the frontend itself.
+    pub(crate) fn heads(&self) -> Vec<(SetName, Element)> {
+        let (key, space) = (self.frontend.key(), self.frontend.space());
+        let named = |data| Element { key, data, comment: Some(self.comment.as_ref().to_owned()) };
+        let goto = |shape: Shape| named(Data::Goto(shape.to_string()));
+        let mut heads = vec![(space.connections(), named(Data::Nothing))];
+        if let Some(pick) = self.main() {
+            heads.push((space.services(), goto(Shape::Pick(pick))));
+        }
+        if let Some(pick) = self.shortcut() {
+            heads.push((space.shortcuts(), goto(Shape::Pick(pick))));
+        }
+        if let Some(chain) = self.refusal() {
+            heads.push((space.no_endpoints(), named(Data::Goto(chain.into()))));
+        }
+        if let Some(remember) = self.remember() {
+            heads.push((space.sticky(), goto(Shape::Remember(remember))));
+        }
+        if let Some(ranges) = &self.sources {
+            heads.push((SetName::Firewalled, named(Data::Nothing)));
+            heads.extend(ranges.iter().map(|net| (SetName::Allowed, allowed(key, net))));
+        }
+        heads
+    }
+
+    /// The two lists of endpoints and where they are written.
+    pub(crate) fn lists(&self) -> [(SetName, &[Backend]); 2] {
+        let space = self.frontend.space();
+        [(space.endpoints(), &self.backends), (space.local_endpoints(), self.local())]
+    }
+
+    /// The element of one slot.
+    pub(crate) fn endpoint(&self, slot: u32, backend: &Backend) -> Element {
+        Element { key: self.frontend.key().slot(slot), data: data(backend), comment: None }
+    }
+
+    /// Elements that other frontends may have too.
+    pub(crate) fn shared(&self) -> BTreeSet<(SetName, Key)> {
+        let local = self.backends.iter().chain(self.local()).filter(|backend| backend.local);
+        let mut shared: BTreeSet<(SetName, Key)> =
+            local.map(|backend| hairpin(backend.addr.ip())).collect();
+        if let (Exposure::Cluster, Some(addr)) = (&self.exposure, self.frontend.addr()) {
+            shared.insert((SetName::ClusterIps, Key::new().addr(addr)));
+        }
+        shared
+    }
+
+    /// Its affinity maps, with the endpoints that clients may be remembered for.
+    pub(crate) fn remembered(&self) -> Vec<(String, Vec<Key>)> {
+        // Without endpoints it has no map either.
+        let Some(sticky) = self.sticky.as_ref().filter(|_| self.has_endpoints) else {
+            return Vec::new();
+        };
+        let endpoints = |backends: &[Backend]| {
+            backends.iter().map(|b| Key::new().addr(b.addr.ip()).port(b.addr.port())).collect()
+        };
+        let mut maps = vec![(sticky.map(), endpoints(&self.backends))];
+        if let Exposure::ExternalLocal { local } = &self.exposure {
+            maps.push((Sticky { local: true, ..sticky.clone() }.map(), endpoints(local)));
+        }
+        maps
+    }
+
+    fn main(&self) -> Option<Pick> {
+        let (route, slots) = match &self.exposure {
+            Exposure::Cluster => (Route::Cluster, count(&self.backends)),
+            Exposure::External => (Route::External, count(&self.backends)),
+            Exposure::ExternalLocal { local } => (Route::ExternalLocal, count(local)),
+        };
+        let bound_by_policy = route == Route::ExternalLocal;
+        // Without an endpoint there is nothing to pick, but a shortcut to take.
+        if slots == 0 && !(bound_by_policy && self.has_endpoints) {
+            return None;
+        }
+        let sticky = self.sticky.clone().filter(|_| slots > 0);
+        let sticky =
+            sticky.map(|sticky| Sticky { local: sticky.local || bound_by_policy, ..sticky });
+        Some(Pick { space: self.frontend.space(), route, slots, sticky })
+    }
+
+    fn shortcut(&self) -> Option<Pick> {
+        let bound_by_policy = matches!(self.exposure, Exposure::ExternalLocal { .. });
+        let slots = count(&self.backends);
+        (bound_by_policy && slots > 0).then(|| Pick {
+            space: self.frontend.space(),
+            route: Route::Shortcut,
+            slots,
+            sticky: self.sticky.clone(),
+        })
+    }
+
+    fn remember(&self) -> Option<Remember> {
+        let sticky = self.sticky.clone().filter(|_| self.has_endpoints)?;
+        let external_local = matches!(self.exposure, Exposure::ExternalLocal { .. });
+        let sticky = Sticky { local: sticky.local || external_local, ..sticky };
+        Some(Remember { sticky, external_local })
+    }
+
+    /// Where a packet goes that nobody may answer.
+    fn refusal(&self) -> Option<&'static str> {
+        let answering = match &self.exposure {
+            Exposure::ExternalLocal { local } => local,
+            _ => &self.backends,
+        };
+        match (answering.is_empty(), self.has_endpoints) {
+            (false, _) => None,
+            (true, true) => Some(IGNORE),
+            (true, false) => Some(REFUSE),
+        }
+    }
+}
+
+fn count(backends: &[Backend]) -> u32 {
+    u32::try_from(backends.len()).expect("a Service has fewer than 2^32 endpoints")
+}
+
+fn data(backend: &Backend) -> Data {
+    Data::Value(Key::new().addr(backend.addr.ip()).port(backend.addr.port()))
+}
+
+fn hairpin(addr: IpAddr) -> (SetName, Key) {
+    (SetName::Hairpin, Key::new().addr(addr).addr(addr))
+}
+
+fn allowed(frontend: Key, net: &IpNet) -> Element {
+    let data = Data::UpTo(frontend.addr(net.broadcast()));
+    Element { key: frontend.addr(net.network()), data, comment: None }
+}

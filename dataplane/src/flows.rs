@@ -1,0 +1,55 @@
+//! Tracked UDP flows: looked for and deleted.
+
+use std::net::SocketAddr;
+
+use zw_model::{Family, Protocol};
+use zw_netlink::ct::{Filter, Socket};
+
+/// A flow as far as its translation goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TrackedFlow {
+    /// Where the client sent its first packet.
+    pub to: SocketAddr,
+    /// Who is expected to answer.
+    pub answered_by: SocketAddr,
+}
+
+/// A failed look at the kernel's flows, or a failed deletion; to be tried again.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read or change tracked connections")]
+pub struct FlowError(#[source] zw_netlink::Error);
+
+/// The kernel's tracked connections, in the network namespace it was opened in.
+pub struct FlowTable {
+    socket: Socket,
+}
+
+impl FlowTable {
+    /// Connects, in the calling thread's network namespace.
+    pub fn open() -> Result<Self, FlowError> {
+        Ok(Self { socket: Socket::open().map_err(FlowError)? })
+    }
+
+    /// Deletes the UDP flows of one family that are stale, of all or of those to one address; says how
+    /// many.
+    pub fn delete_udp(
+        &mut self,
+        family: Family,
+        to: Option<SocketAddr>,
+        stale: impl Fn(&TrackedFlow) -> bool,
+    ) -> Result<usize, FlowError> {
+        let filter = Filter {
+            family: crate::nft::family(family),
+            protocol: Protocol::Udp.number(),
+            dst: to.map(|to| to.ip()),
+            dst_port: to.map(|to| to.port()),
+        };
+        let deleted = self.socket.delete_matching(&filter, &mut |entry| {
+            stale(&TrackedFlow {
+                to: SocketAddr::new(entry.original.dst, entry.original.dst_port),
+                answered_by: SocketAddr::new(entry.reply.src, entry.reply.src_port),
+            })
+        });
+        Ok(deleted.map_err(FlowError)?.deleted)
+    }
+}
