@@ -6,7 +6,6 @@ use std::net::IpAddr;
 
 use crate::compare::Difference;
 use crate::observe::Observation;
-use crate::questions::Frontend;
 use crate::service::Service;
 
 struct Allowed {
@@ -16,20 +15,13 @@ struct Allowed {
     covers: fn(&Difference, Option<&Service>) -> bool,
 }
 
-const LIST: &[Allowed] = &[
-    Allowed {
-        name: "wrong port of a cluster IP",
-        reason: "not built yet: Zoneward leaves such a packet alone, kube-proxy refuses it",
-        covers: |difference, _| difference.question.frontend == Frontend::WrongPort,
-    },
-    Allowed {
-        name: "a pod that reaches itself although its slice does not say on which node it is",
-        reason: "both masquerade a pod's connection to itself only for pods they know to be on this node; \
+const LIST: &[Allowed] = &[Allowed {
+    name: "a pod that reaches itself although its slice does not say on which node it is",
+    reason: "both masquerade a pod's connection to itself only for pods they know to be on this node; \
                  Zoneward knows it by the address, kube-proxy by address, protocol and port, so that \
                  another Service may make the difference. Answered against silence",
-        covers: reaches_itself,
-    },
-];
+    covers: reaches_itself,
+}];
 
 fn reaches_itself(difference: &Difference, service: Option<&Service>) -> bool {
     let Difference { question, answers: [kube_proxy, zoneward] } = difference;

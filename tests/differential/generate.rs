@@ -9,21 +9,6 @@ use crate::cast::{ENDPOINTS, NODE_NAME, SERVED};
 use crate::rng::Rng;
 use crate::service::{Endpoint, Ingress, Kind, Port, Service, Slice, external_ip, ingress_ip};
 
-/// Which fields are used.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Profile {
-    /// Node ports, external addresses, load balancers.
-    pub(crate) external: bool,
-    /// `Local` besides `Cluster`.
-    pub(crate) policies: bool,
-    pub(crate) affinity: bool,
-}
-
-impl Profile {
-    pub(crate) const FULL: Self = Self { external: true, policies: true, affinity: true };
-    pub(crate) const CLUSTER_IPS: Self = Self { external: false, policies: false, affinity: false };
-}
-
 /// The zones a node may be in; none at all is one of them.
 pub(crate) const ZONES: [&str; 3] = ["zone-a", "zone-b", ""];
 const HINTED_ZONES: [&str; 3] = ["zone-a", "zone-b", "zone-c"];
@@ -52,12 +37,8 @@ const RANGES: [&str; 16] = [
 ];
 
 /// The Service of this number.
-pub(crate) fn service(rng: &mut Rng, number: usize, profile: Profile) -> Service {
-    let kind = if profile.external {
-        rng.pick(&[Kind::ClusterIp, Kind::NodePort, Kind::LoadBalancer, Kind::LoadBalancer])
-    } else {
-        Kind::ClusterIp
-    };
+pub(crate) fn service(rng: &mut Rng, number: usize) -> Service {
+    let kind = rng.pick(&[Kind::ClusterIp, Kind::NodePort, Kind::LoadBalancer, Kind::LoadBalancer]);
     let families = match rng.below(6) {
         0 => vec![Family::V4],
         1 => vec![Family::V6],
@@ -73,19 +54,17 @@ pub(crate) fn service(rng: &mut Rng, number: usize, profile: Profile) -> Service
         ingress: Vec::new(),
         source_ranges: Vec::new(),
         affinity: None,
-        internal_local: profile.policies && rng.chance(30),
-        external_local: profile.policies && rng.chance(45),
+        internal_local: rng.chance(30),
+        external_local: rng.chance(45),
         foreign: rng.chance(3),
         slices: Vec::new(),
     };
     service.ports = ports(rng, &service);
-    if profile.affinity && rng.chance(25) {
+    if rng.chance(25) {
         // Long enough to last for a round: who stays is compared, not for how long.
         service.affinity = Some(rng.pick(&[None, Some(300), Some(3600), Some(86_400)]));
     }
-    if profile.external {
-        external(rng, &mut service);
-    }
+    external(rng, &mut service);
     service.slices = slices(rng, &service);
     service.normalised()
 }
@@ -270,5 +249,22 @@ impl Service {
             self.source_ranges.clear();
         }
         self
+    }
+}
+
+#[test]
+fn copies_of_an_endpoint_contradict_each_other_in_nothing_that_kube_proxy_does_not_settle() {
+    for seed in 0..2000 {
+        let service = service(&mut Rng::stream(seed, 0), 0);
+        for family in Family::BOTH {
+            let slices = service.slices.iter().filter(|slice| slice.family == family);
+            let all: Vec<&Endpoint> = slices.flat_map(|slice| &slice.endpoints).collect();
+            for (one, two) in all.iter().flat_map(|one| all.iter().map(move |two| (one, two))) {
+                let leaving = |endpoint: &Endpoint| endpoint.terminating == Some(true);
+                if one.host == two.host && leaving(one) == leaving(two) {
+                    assert_eq!(one, two, "seed {seed}");
+                }
+            }
+        }
     }
 }

@@ -24,13 +24,11 @@ use std::time::Instant;
 
 use allowed::Uses;
 use compare::{Difference, LASTING, compare};
-use generate::{Profile, ZONES};
+use generate::ZONES;
 use rng::Rng;
 use service::Service;
 use twins::{Program, Settings, Twins};
 
-/// What Zoneward is asked for today.
-const PROFILE: Profile = Profile::CLUSTER_IPS;
 /// What a run goes through, one after the other; both proxies are started anew for each.
 const SETTINGS: [Settings; 4] = [
     Settings { node_port_addresses: &["primary"], masquerade_all: false },
@@ -53,20 +51,17 @@ fn the_same_services_get_the_same_answers_from_kube_proxy_and_from_zoneward() {
     let count = number("ZW_DIFFERENTIAL_SERVICES").map_or(SERVICES, |n| n as usize);
     let seed = number("ZW_DIFFERENTIAL_SEED").unwrap_or(SEED);
     let alone = std::env::var("ZW_DIFFERENTIAL_TWINS").is_ok_and(|who| who == "kube-proxy");
-    let (other, profile) =
-        if alone { (Program::KubeProxy, Profile::FULL) } else { (Program::Zoneward, PROFILE) };
+    let other = if alone { Program::KubeProxy } else { Program::Zoneward };
     println!("ZW_DIFFERENTIAL_SEED={seed} ZW_DIFFERENTIAL_SERVICES={count}");
     let started = Instant::now();
     let mut twins = Twins::new([Program::KubeProxy, other]);
-    let mut run = Run::new(seed, profile);
-    // The others say nothing about cluster IPs alone.
-    let settings = if profile.external { &SETTINGS[..] } else { &SETTINGS[..1] };
+    let mut run = Run::new(seed);
     let rounds = count.div_ceil(PER_ROUND);
-    let per_settings = rounds.div_ceil(settings.len());
+    let per_settings = rounds.div_ceil(SETTINGS.len());
     let mut services: Vec<Service> = Vec::new();
     for round in 0..rounds {
         if round % per_settings == 0 {
-            twins.start(settings[round / per_settings]);
+            twins.start(SETTINGS[round / per_settings]);
         }
         let size = PER_ROUND.min(count - round * PER_ROUND);
         services = run.round(&mut twins, round, size, &services);
@@ -98,7 +93,6 @@ fn the_same_services_get_the_same_answers_from_kube_proxy_and_from_zoneward() {
 
 struct Run {
     seed: u64,
-    profile: Profile,
     uses: Uses,
     /// How often kube-proxy did what.
     kinds: BTreeMap<String, usize>,
@@ -108,9 +102,9 @@ struct Run {
 }
 
 impl Run {
-    fn new(seed: u64, profile: Profile) -> Self {
+    fn new(seed: u64) -> Self {
         let (kinds, classes) = (BTreeMap::new(), BTreeMap::new());
-        Self { seed, profile, uses: Uses::default(), kinds, classes, differing: 0 }
+        Self { seed, uses: Uses::default(), kinds, classes, differing: 0 }
     }
 
     /// Makes new Services of those of the last round, and compares.
@@ -125,7 +119,7 @@ impl Run {
         let zone = rng.pick(&ZONES);
         let services: Vec<Service> = (0..size)
             .map(|number| {
-                let service = generate::service(&mut rng, number, self.profile);
+                let service = generate::service(&mut rng, number);
                 // Half of them are changed, the others made anew.
                 match before.get(number).filter(|_| rng.chance(50)) {
                     Some(old) => Service { families: old.families.clone(), ..service }.normalised(),

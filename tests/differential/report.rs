@@ -66,6 +66,8 @@ pub(crate) fn shrunk(
         yaml_of(&smallest)
     );
     describe(&mut out, twins, &differences);
+    out.push_str("among all Services of the round:\n");
+    describe(&mut out, twins, among_others);
     for side in &twins.sides {
         let _ = writeln!(out, "--- rules of {:?}\n{}", side.program, rules(side, &smallest));
     }

@@ -1,6 +1,6 @@
 //! Smaller Services: each one step simpler than the one that showed a difference.
 
-use crate::service::{Endpoint, Kind, Service, Slice};
+use crate::service::{Endpoint, Kind, Service};
 
 /// Takes one change and keeps what it makes of the Service.
 type Try<'a> = dyn FnMut(&dyn Fn(&mut Service)) + 'a;
@@ -83,17 +83,19 @@ pub(crate) fn smaller(service: &Service) -> Vec<Service> {
     found
 }
 
+/// Changes an endpoint wherever it is: copies that contradict each other are another matter.
 fn simpler_endpoint(try_with: &mut Try<'_>, i: usize, j: usize) {
     let mut with = |change: fn(&mut Endpoint)| {
         try_with(&|s| {
-            let slice: &mut Slice = &mut s.slices[i];
-            change(&mut slice.endpoints[j]);
+            let (family, host) = (s.slices[i].family, s.slices[i].endpoints[j].host);
+            let slices = s.slices.iter_mut().filter(|slice| slice.family == family);
+            let endpoints = slices.flat_map(|slice| &mut slice.endpoints);
+            endpoints.filter(|endpoint| endpoint.host == host).for_each(change);
         });
     };
     with(|e| e.zone_hints.clear());
     with(|e| e.node_hints.clear());
     with(|e| (e.ready, e.serving, e.terminating) = (None, None, None));
     with(|e| e.serving = None);
-    with(|e| e.terminating = None);
     with(|e| e.node_name = true);
 }

@@ -15,9 +15,6 @@ use crate::service::Service;
 /// How long a node is given to answer before it is asked again.
 const POLL: Duration = Duration::from_millis(100);
 
-/// Whether `zoneward run` takes `--config`, and so all of [`Settings`].
-const ZONEWARD_READS_CONFIG: bool = false;
-
 /// What runs on a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Program {
@@ -140,15 +137,5 @@ fn proxy_config(plane: &ControlPlane, settings: Settings) -> Value {
 
 /// How the agent is started.
 fn zoneward_args(plane: &ControlPlane, name: &str, config: &Value) -> Vec<String> {
-    let mut args = vec![
-        format!("--kubeconfig={}", plane.kubeconfig().display()),
-        format!("--node-name={NODE_NAME}"),
-    ];
-    if ZONEWARD_READS_CONFIG {
-        let config = plane.write_proxy_config(name, config);
-        args.push(format!("--config={}", config.display()));
-    } else {
-        args.push(format!("--cluster-cidr={CLUSTER_CIDR}"));
-    }
-    args
+    vec![format!("--config={}", plane.write_proxy_config(name, config).display())]
 }
