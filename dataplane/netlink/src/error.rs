@@ -24,6 +24,10 @@ pub enum Error {
     /// may be torn. To be read again.
     #[error("dump interrupted by a change of the ruleset")]
     Interrupted,
+    /// Notifications came faster than they were read and some are lost. What there is now is to be
+    /// read from the kernel.
+    #[error("notifications lost")]
+    Overrun,
     /// A system call failed or a reply got lost: whether the request landed is unknown.
     #[error("netlink socket: cannot {action}")]
     Socket {

@@ -13,6 +13,8 @@ use crate::socket::RawSocket;
 
 /// The kernel sizes its dump datagrams by the largest buffer it was offered, up to 32 KiB.
 const RECEIVE_SIZE: usize = 64 << 10;
+/// Acknowledgements and errors queue up while a batch runs; one error per refused message.
+const RECEIVE_BUFFER: libc::c_int = 8 << 20;
 
 /// A netlink socket that asks and is answered.
 pub(crate) struct Exchange {
@@ -24,8 +26,13 @@ pub(crate) struct Exchange {
 impl Exchange {
     /// Opens a socket to netfilter in the network namespace of the calling thread.
     pub(crate) fn open() -> Result<Self, Error> {
-        let raw = RawSocket::open(libc::NETLINK_NETFILTER)?;
+        let raw = RawSocket::open(RECEIVE_BUFFER)?;
         Ok(Self { raw, seq: 1, buf: vec![0; RECEIVE_SIZE].into_boxed_slice() })
+    }
+
+    /// The number the kernel knows the socket by.
+    pub(crate) fn port(&self) -> u32 {
+        self.raw.port()
     }
 
     /// Takes `count` sequence numbers; returns the first.

@@ -6,8 +6,8 @@
 //! should be in the kernel and never runs `nft` or `conntrack`.
 //!
 //! Bytes go out through [`nft::Batch`], [`nft::Socket`] and [`ct::Socket`]; bytes come in through
-//! the pure parsers in [`nft::reply`] and [`ct::parse_entry`], which take any input without
-//! panicking.
+//! the pure parsers [`nft::reply`], [`nft::parse_notice`] and [`ct::parse_entry`], which take any
+//! input without panicking.
 
 mod attr;
 pub mod ct;

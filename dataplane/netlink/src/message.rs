@@ -73,6 +73,9 @@ pub struct Message<'a> {
     pub flags: u16,
     /// `nlmsg_seq`, that of the request answered.
     pub seq: u32,
+    /// `nlmsg_pid`: the port of the socket that asked, in a notification that of whoever made the
+    /// change.
+    pub port: u32,
     /// Everything after the header.
     pub payload: &'a [u8],
 }
@@ -99,7 +102,7 @@ pub fn parse_messages(datagram: &[u8]) -> impl Iterator<Item = Result<Message<'_
         let Some((head, _)) = all.split_first_chunk::<NLMSG_HDRLEN>() else {
             return Some(Err(malformed("message header cut short")));
         };
-        let [l0, l1, l2, l3, k0, k1, f0, f1, s0, s1, s2, s3, ..] = *head;
+        let [l0, l1, l2, l3, k0, k1, f0, f1, s0, s1, s2, s3, p0, p1, p2, p3] = *head;
         let len = u32::from_ne_bytes([l0, l1, l2, l3]) as usize;
         let Some(payload) = all.get(NLMSG_HDRLEN..len) else {
             return Some(Err(malformed("message length")));
@@ -109,6 +112,7 @@ pub fn parse_messages(datagram: &[u8]) -> impl Iterator<Item = Result<Message<'_
             kind: u16::from_ne_bytes([k0, k1]),
             flags: u16::from_ne_bytes([f0, f1]),
             seq: u32::from_ne_bytes([s0, s1, s2, s3]),
+            port: u32::from_ne_bytes([p0, p1, p2, p3]),
             payload,
         }))
     })

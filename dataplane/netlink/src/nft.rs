@@ -1,7 +1,7 @@
 //! nf_tables: what can be written, sent and read back.
 //!
 //! [`Batch`] encodes operations, [`Socket`] commits them as one transaction and dumps what the
-//! kernel holds, [`reply`] parses bytes. The small types that name kernel objects live here.
+//! kernel holds, [`Monitor`] and [`Watch`] tell what anybody changes, [`reply`] parses bytes. The small types that name kernel objects live here.
 
 mod batch;
 mod chain;
@@ -10,9 +10,12 @@ mod constants;
 mod element;
 mod expr;
 mod load;
+mod monitor;
+mod notice;
 pub mod reply;
 mod set;
 mod userdata;
+mod watch;
 
 pub use crate::error::Error;
 pub use batch::Batch;
@@ -24,8 +27,11 @@ pub use expr::{
     Verdict,
 };
 pub use load::{CtKey, FibAddress, MetaKey, NameMatch, PayloadBase, RTN_LOCAL};
+pub use monitor::Monitor;
+pub use notice::{Change, Generation, Notice, Object, Verb, parse_notice};
 pub use reply::{ChainInfo, DumpedElement, RuleInfo, SetInfo, TableInfo};
 pub use set::{SetData, SetSpec, TypeOf};
+pub use watch::Watch;
 
 /// The protocol family of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,30 +1,37 @@
 //! The netlink socket: every system call of this crate, and its only unsafe code.
 //!
 //! Owns the descriptor and its buffer sizes. Sends and receives whole datagrams and looks into
-//! none of them.
+//! none of them; the kernel may be asked to drop some by their header.
 
 use std::io::{self, IoSlice};
 use std::mem::{size_of, zeroed};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use crate::Error;
 
-/// Acknowledgements and errors queue up while a batch runs; one error per refused message.
-const RECEIVE_BUFFER: libc::c_int = 8 << 20;
+/// Where in a netlink header the port is.
+const NLMSG_PID_OFFSET: u32 = 12;
 
 /// A bound, blocking netlink socket.
 pub(crate) struct RawSocket {
     fd: OwnedFd,
+    port: u32,
     send_buffer: usize,
 }
 
 impl RawSocket {
-    /// Opens and binds a socket in the network namespace of the calling thread.
-    pub(crate) fn open(protocol: libc::c_int) -> Result<Self, Error> {
+    /// Opens and binds a socket to netfilter in the network namespace of the calling thread. As many
+    /// bytes as `receive_buffer` may queue up before they are read; where we may not have that many,
+    /// as many as the system lets us.
+    pub(crate) fn open(receive_buffer: libc::c_int) -> Result<Self, Error> {
         // SAFETY: no pointers; the result is checked.
         #[allow(unsafe_code)]
         let fd = unsafe {
-            libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, protocol)
+            libc::socket(
+                libc::AF_NETLINK,
+                libc::SOCK_RAW | libc::SOCK_CLOEXEC,
+                libc::NETLINK_NETFILTER,
+            )
         };
         if fd < 0 {
             return Err(last("open"));
@@ -32,7 +39,7 @@ impl RawSocket {
         // SAFETY: the descriptor was just opened and belongs to nobody else.
         #[allow(unsafe_code)]
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        let socket = Self { fd, send_buffer: 0 };
+        let mut socket = Self { fd, port: 0, send_buffer: 0 };
 
         // CAP_ACK keeps a refused message of 60 KiB from being echoed back, EXT_ACK adds the offset
         // of the attribute at fault.
@@ -43,8 +50,8 @@ impl RawSocket {
             .set(libc::SOL_NETLINK, libc::NETLINK_EXT_ACK, 1)
             .map_err(|e| error("set EXT_ACK", e))?;
         socket
-            .set(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, RECEIVE_BUFFER)
-            .or_else(|_| socket.set(libc::SOL_SOCKET, libc::SO_RCVBUF, RECEIVE_BUFFER))
+            .set(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, receive_buffer)
+            .or_else(|_| socket.set(libc::SOL_SOCKET, libc::SO_RCVBUF, receive_buffer))
             .map_err(|e| error("set the receive buffer", e))?;
 
         // SAFETY: sockaddr_nl is plain integers, all zero is a valid value (port chosen by the
@@ -61,7 +68,55 @@ impl RawSocket {
                 size_of::<libc::sockaddr_nl>() as libc::socklen_t,
             )
         };
-        if result < 0 { Err(last("bind")) } else { Ok(socket) }
+        if result < 0 {
+            return Err(last("bind"));
+        }
+        let mut length = size_of::<libc::sockaddr_nl>() as libc::socklen_t;
+        // SAFETY: the pointers describe `address` and `length`, which outlive the call; the kernel
+        // writes no more than `length` bytes.
+        #[allow(unsafe_code)]
+        let result = unsafe {
+            libc::getsockname(socket.fd.as_raw_fd(), (&raw mut address).cast(), &raw mut length)
+        };
+        if result < 0 {
+            return Err(last("read the port of"));
+        }
+        socket.port = address.nl_pid;
+        Ok(socket)
+    }
+
+    /// The number the kernel knows this socket by, unique in its network namespace.
+    pub(crate) fn port(&self) -> u32 {
+        self.port
+    }
+
+    /// Asks for the messages the kernel sends to a group.
+    pub(crate) fn subscribe(&self, group: libc::c_int) -> Result<(), Error> {
+        self.set(libc::SOL_NETLINK, libc::NETLINK_ADD_MEMBERSHIP, group)
+            .map_err(|e| error("subscribe", e))
+    }
+
+    /// Asks for no more of them.
+    pub(crate) fn unsubscribe(&self, group: libc::c_int) -> Result<(), Error> {
+        self.set(libc::SOL_NETLINK, libc::NETLINK_DROP_MEMBERSHIP, group)
+            .map_err(|e| error("unsubscribe", e))
+    }
+
+    /// Keeps messages from being queued that tell of what the socket with this port did.
+    pub(crate) fn ignore_port(&self, port: u32) -> Result<(), Error> {
+        // Classic BPF reads words in network order; a netlink header is in host order.
+        let (at, port) = (NLMSG_PID_OFFSET, u32::from_be_bytes(port.to_ne_bytes()));
+        let step = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+        let mut program = [
+            step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, at),
+            step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, port),
+            step(libc::BPF_RET | libc::BPF_K, 0, 0, 0),
+            step(libc::BPF_RET | libc::BPF_K, 0, 0, u32::MAX),
+        ];
+        let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+        // The kernel copies the program during the call; both outlive it.
+        self.set_option(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &filter)
+            .map_err(|e| error("attach a filter", e))
     }
 
     /// Sends all parts as one datagram to the kernel, raising the send buffer above their size.
@@ -147,6 +202,11 @@ impl RawSocket {
     }
 
     fn set(&self, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
+        self.set_option(level, name, &value)
+    }
+
+    /// `T` must be what the option's documentation asks for.
+    fn set_option<T>(&self, level: libc::c_int, name: libc::c_int, value: &T) -> io::Result<()> {
         // SAFETY: the pointer and the length describe `value`, which outlives the call.
         #[allow(unsafe_code)]
         let result = unsafe {
@@ -154,11 +214,17 @@ impl RawSocket {
                 self.fd.as_raw_fd(),
                 level,
                 name,
-                (&raw const value).cast(),
-                size_of::<libc::c_int>() as libc::socklen_t,
+                (value as *const T).cast(),
+                size_of::<T>() as libc::socklen_t,
             )
         };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+}
+
+impl AsFd for RawSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 }
 

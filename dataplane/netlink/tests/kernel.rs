@@ -20,6 +20,8 @@ mod dumps;
 mod exprs;
 #[path = "kernel/intervals.rs"]
 mod intervals;
+#[path = "kernel/monitor.rs"]
+mod monitor;
 #[path = "kernel/netns.rs"]
 mod netns;
 #[path = "kernel/packets.rs"]

@@ -42,6 +42,12 @@ impl Socket {
         Ok(Self { exchange: Exchange::open()?, tolerant: false })
     }
 
+    /// The number the kernel knows this socket by. A [`Notice`](super::Notice) of what this socket
+    /// committed carries it; no other socket in the network namespace has it at the same time.
+    pub fn port(&self) -> u32 {
+        self.exchange.port()
+    }
+
     /// Sends the batch as one transaction and waits until it landed or was refused.
     ///
     /// An empty batch is not sent. The batch can be sent again, and may grow in between.

@@ -5,6 +5,7 @@ pub(crate) const NFNL_SUBSYS_NFTABLES: u16 = 10;
 pub(crate) const NFNL_MSG_BATCH_BEGIN: u16 = 0x10;
 pub(crate) const NFNL_MSG_BATCH_END: u16 = 0x11;
 pub(crate) const NFNL_BATCH_GENID: u16 = 1;
+pub(crate) const NFNLGRP_NFTABLES: i32 = 7;
 
 pub(crate) const NFT_MSG_NEWTABLE: u16 = 0;
 pub(crate) const NFT_MSG_GETTABLE: u16 = 1;
@@ -23,9 +24,17 @@ pub(crate) const NFT_MSG_GETSETELEM: u16 = 13;
 pub(crate) const NFT_MSG_DELSETELEM: u16 = 14;
 pub(crate) const NFT_MSG_NEWGEN: u16 = 15;
 pub(crate) const NFT_MSG_GETGEN: u16 = 16;
+pub(crate) const NFT_MSG_NEWOBJ: u16 = 18;
+pub(crate) const NFT_MSG_DELOBJ: u16 = 20;
+pub(crate) const NFT_MSG_NEWFLOWTABLE: u16 = 22;
+pub(crate) const NFT_MSG_DELFLOWTABLE: u16 = 24;
 
 pub(crate) const NFTA_LIST_ELEM: u16 = 1;
+/// The name of a set, of the set of elements, of the chain of a rule, of an object: always 2.
+pub(crate) const NFTA_NAME: u16 = 2;
 pub(crate) const NFTA_GEN_ID: u16 = 1;
+pub(crate) const NFTA_GEN_PROC_PID: u16 = 2;
+pub(crate) const NFTA_GEN_PROC_NAME: u16 = 3;
 
 pub(crate) const NFTA_TABLE_NAME: u16 = 1;
 pub(crate) const NFTA_TABLE_FLAGS: u16 = 2;

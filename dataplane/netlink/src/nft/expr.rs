@@ -59,8 +59,8 @@ pub enum Expr {
         /// To which register.
         dreg: u32,
     },
-    /// Loads the kind of an address, `RTN_*` in host order such as [`RTN_LOCAL`], as the routing
-    /// tables have it whatever the interface.
+    /// Loads the kind of an address as the routing tables have it, whatever the interface: `RTN_*`
+    /// in host order, such as [`RTN_LOCAL`](super::RTN_LOCAL).
     FibType {
         /// Which address of the packet.
         address: FibAddress,

@@ -105,7 +105,7 @@ fn a_filter_compares_every_field_it_names() {
 proptest! {
     #[test]
     fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..512)) {
-        let _ = parse_entry(&Message { kind: 0, flags: 0, seq: 0, payload: &bytes });
+        let _ = parse_entry(&Message { kind: 0, flags: 0, seq: 0, port: 0, payload: &bytes });
     }
 
     #[test]
@@ -124,6 +124,6 @@ proptest! {
             let _ = parse_entry(&message);
         }
         let payload = bytes.get(16..).unwrap_or_default();
-        let _ = parse_entry(&Message { kind: 0, flags: 0, seq: 0, payload });
+        let _ = parse_entry(&Message { kind: 0, flags: 0, seq: 0, port: 0, payload });
     }
 }

@@ -154,7 +154,7 @@ proptest! {
     #[test]
     fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..2048)) {
         parse_everything(&bytes);
-        let message = Message { kind: 0, flags: 0x200, seq: 0, payload: &bytes };
+        let message = Message { kind: 0, flags: 0x200, seq: 0, port: 0, payload: &bytes };
         let _ = parse_ack(&message);
         let _ = parse_elements(&message, &mut |_| {});
         let _ = parse_set(&message);
