@@ -220,20 +220,24 @@ fn a_tcp_endpoint_that_does_not_accept_in_time_costs_only_that_time() {
 }
 
 #[test]
-fn a_stream_that_breaks_off_is_not_taken_for_a_whole_one() {
+fn a_stream_that_breaks_off_at_either_end_is_not_taken_for_a_whole_one() {
     alone(async || {
         let mut bench = bench(Limits::default());
         for family in Family::BOTH {
-            let backend = listen::tcp(at(family, A)).unwrap();
+            let listener = listen::tcp(at(family, A)).unwrap();
             bench.ports.set(frontend(Protocol::Tcp, family), backends(family, &[A]));
-            let mut client = open(family).await;
-            client.write_all(b"hello").await.unwrap();
-            let (mut stream, _) = timeout(LONG, backend.accept()).await.unwrap().unwrap();
-            stream.read_exact(&mut [0; 5]).await.unwrap();
-            stream.set_zero_linger().unwrap();
-            drop(stream);
-            let error = timeout(LONG, client.read(&mut [0])).await.unwrap().unwrap_err();
-            assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+            for client_breaks_it in [false, true] {
+                let mut client = open(family).await;
+                client.write_all(b"hello").await.unwrap();
+                let (mut backend, _) = timeout(LONG, listener.accept()).await.unwrap().unwrap();
+                backend.read_exact(&mut [0; 5]).await.unwrap();
+                let (broken, mut left) =
+                    if client_breaks_it { (client, backend) } else { (backend, client) };
+                broken.set_zero_linger().unwrap();
+                drop(broken);
+                let error = timeout(LONG, left.read(&mut [0])).await.unwrap().unwrap_err();
+                assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{client_breaks_it}");
+            }
         }
     });
 }
