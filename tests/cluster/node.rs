@@ -6,7 +6,7 @@ use zw_tests::binary::{Agent, eventually, run_in, text};
 use zw_tests::control_plane::{ControlPlane, Relay};
 
 /// What the agent may do, and no more: what it is installed with.
-const RBAC: &str = include_str!("../../deploy/base/rbac.yaml");
+pub(crate) const RBAC: &str = include_str!("../../deploy/base/rbac.yaml");
 
 pub(crate) struct TestNode {
     pub(crate) namespace: Namespace,
