@@ -270,9 +270,23 @@ fn is_unknown(error: &watcher::Error) -> bool {
 fn describe(error: &watcher::Error) -> String {
     match cause(error) {
         Some(kube::Error::Api(status)) => format!("{} ({})", status.message, status.code),
-        Some(cause) => cause.to_string(),
-        None => error.to_string(),
+        Some(cause) => with_causes(cause),
+        None => with_causes(error),
     }
+}
+
+/// An error and why, each reason once: some tell their cause themselves, some leave it to be asked for.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let why = error.to_string();
+        if !text.contains(&why) {
+            text = format!("{text}: {why}");
+        }
+        cause = error.source();
+    }
+    text
 }
 
 /// Every object of the kinds that matter, once.
@@ -294,3 +308,6 @@ pub(crate) async fn list_all(client: Client) -> anyhow::Result<Vec<Wire>> {
     objects.extend(list::<EndpointSlice>(&client).await?);
     Ok(objects)
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,8 @@
 //! Needs root, setpriv and what `tests/control-plane/build` builds; fails, never skips, without.
 
 mod continuity;
+mod credentials;
+mod hostile;
 mod install;
 mod install_profile;
 mod install_rights;
@@ -9,5 +11,6 @@ mod memory;
 mod node;
 mod smoke;
 mod surface;
+mod subsetting;
 mod watches;
 mod zones;

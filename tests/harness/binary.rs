@@ -95,6 +95,11 @@ impl Agent {
         }
     }
 
+    /// Takes what it has logged by now into `log`.
+    pub fn read_on(&mut self) {
+        self.log.extend(self.lines.try_iter());
+    }
+
     /// Its process.
     pub fn id(&self) -> u32 {
         self.child.id()
