@@ -6,7 +6,7 @@
 
 mod node_ports;
 
-pub(crate) use node_ports::{NodePortConfig, NodePorts, localhost};
+pub(crate) use node_ports::{NodePorts, localhost};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use zw_model::{Family, NodeContext};
 use zw_plan::{PlanConfig, Pods, Surroundings};
 
-use crate::addresses::{NodePortConfig, NodePorts};
+use crate::addresses::NodePorts;
 use crate::config::{Config, DetectLocal};
 
 /// All of it.
@@ -33,12 +33,11 @@ impl Around {
             DetectLocal::BridgeInterface(name) => Pods::Bridge(name.clone()),
             DetectLocal::InterfaceNamePrefix(name) => Pods::InterfacePrefix(name.clone()),
         };
-        let ports = NodePortConfig::from(&config.node_port_addresses);
         let primary = primary(config, node);
         let (mut any_node_address, mut node_addresses) = (Vec::new(), BTreeSet::new());
         for family in Family::BOTH {
             let of_family = local.iter().copied().filter(|addr| Family::of(*addr) == family);
-            match ports.serving(family, of_family, &primary) {
+            match config.node_port_addresses.serving(family, of_family, &primary) {
                 NodePorts::Any => any_node_address.push(family),
                 NodePorts::Only(addresses) => node_addresses.extend(addresses),
             }

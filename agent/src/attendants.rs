@@ -13,11 +13,11 @@ use tokio::sync::mpsc::UnboundedSender;
 use zw_model::{Family, NodeContext, Protocol, Service, ServiceKey, Slice};
 use zw_plan::{At, Backend, Desired, Exposure, Frontend, PortRules};
 
-use crate::addresses::NodePortConfig;
 use crate::around::Around;
+use crate::config::NodePortAddresses;
 use crate::conntrack_cleanup::{ChangedUdp, UdpFrontend};
 use crate::flows::Flows;
-use crate::health_ports::{HealthPortFailure, HealthPorts};
+use crate::health_ports::{HealthPortFailure, HealthPorts, LocalEndpoints};
 use crate::index::Index;
 use crate::localhost_ports::{Backends, Limits, LocalFrontend, LocalPortFailure, LocalhostPorts};
 use crate::metrics::Policy;
@@ -70,7 +70,7 @@ impl Attendants {
         &mut self,
         around: &Around,
         local: &BTreeSet<IpAddr>,
-        node_ports: &NodePortConfig,
+        node_ports: &NodePortAddresses,
     ) -> bool {
         self.health_ports.listen_on(around.listening());
         let before = self.on_localhost.clone();
@@ -106,7 +106,7 @@ impl Attendants {
                 continue;
             };
             let port = service.external.as_ref().and_then(|external| external.health_check_port);
-            let count = || ready_here(slices.clone(), index.node());
+            let count = || ready_here(service, slices.clone(), index.node());
             self.health_ports.set(key, port.map(|port| (port, count())));
             for rules in desired.service(key).into_iter().flat_map(|rules| &rules.ports) {
                 gone.remove(&rules.frontend);
@@ -224,10 +224,22 @@ fn serving<'a>(
         .collect()
 }
 
-/// Ready endpoints on this node, by distinct addresses.
-fn ready_here<'a>(slices: impl Iterator<Item = &'a Slice>, node: &NodeContext) -> usize {
-    let endpoints = slices.flat_map(|slice| &slice.endpoints);
-    let here = endpoints
-        .filter(|endpoint| endpoint.conditions.ready && endpoint.node.as_ref() == Some(&node.name));
-    here.map(|endpoint| endpoint.addr).collect::<BTreeSet<_>>().len()
+/// Ready endpoints on this node, by distinct addresses. A family that the Service does not have is asked
+/// all the same by load balancers that know the node by such an address, and tells what the other does.
+fn ready_here<'a>(
+    service: &Service,
+    slices: impl Iterator<Item = &'a Slice> + Clone,
+    node: &NodeContext,
+) -> LocalEndpoints<usize> {
+    let count = |family: Family| {
+        let of_family = slices.clone().filter(|slice| slice.family == family);
+        let here = of_family.flat_map(|slice| &slice.endpoints).filter(|endpoint| {
+            endpoint.conditions.ready && endpoint.node.as_ref() == Some(&node.name)
+        });
+        here.map(|endpoint| endpoint.addr).collect::<BTreeSet<_>>().len()
+    };
+    let told = |family: Family, other: Family| {
+        count(if service.cluster_ip(family).is_some() { family } else { other })
+    };
+    LocalEndpoints { v4: told(Family::V4, Family::V6), v6: told(Family::V6, Family::V4) }
 }

@@ -54,7 +54,6 @@ pub(crate) enum Reason {
     Starting,
     FailedToStartProxierHealthcheck,
     FailedToStartMetricServer,
-    #[expect(dead_code, reason = "nothing serves health checks of Services yet")]
     FailedToStartServiceHealthcheck,
     /// Two Services claim one address and port.
     AddressInUse,

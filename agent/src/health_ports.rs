@@ -31,7 +31,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tracing::debug;
-use zw_model::ServiceKey;
+use zw_model::{Family, ServiceKey};
 
 use crate::listen::{self, Task};
 
@@ -81,10 +81,17 @@ struct Shared {
     connections: Mutex<VecDeque<AbortHandle>>,
 }
 
+/// How many endpoints are on this node, as each family's address tells it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct LocalEndpoints<T> {
+    pub(crate) v4: T,
+    pub(crate) v6: T,
+}
+
 /// What one Service's servers say.
 struct Answer {
     service: ServiceKey,
-    local_endpoints: AtomicUsize,
+    local_endpoints: LocalEndpoints<AtomicUsize>,
 }
 
 impl HealthPorts {
@@ -103,16 +110,23 @@ impl HealthPorts {
 
     /// A Service's port and how many ready endpoints of it, by distinct addresses, are on this node; or
     /// that it has no such port any more. A change of the number alone leaves the listeners be.
-    pub(crate) fn set(&mut self, service: &ServiceKey, port: Option<(NonZeroU16, usize)>) {
+    pub(crate) fn set(
+        &mut self,
+        service: &ServiceKey,
+        port: Option<(NonZeroU16, LocalEndpoints<usize>)>,
+    ) {
         let Some((number, local_endpoints)) = port else {
             self.services.remove(service);
             return;
         };
         if let Some(known) = self.services.get(service).filter(|known| known.number == number) {
-            known.answer.local_endpoints.store(local_endpoints, Ordering::Relaxed);
+            let LocalEndpoints { v4, v6 } = &known.answer.local_endpoints;
+            v4.store(local_endpoints.v4, Ordering::Relaxed);
+            v6.store(local_endpoints.v6, Ordering::Relaxed);
             return;
         }
-        let local_endpoints = AtomicUsize::new(local_endpoints);
+        let LocalEndpoints { v4, v6 } = local_endpoints;
+        let local_endpoints = LocalEndpoints { v4: AtomicUsize::new(v4), v6: AtomicUsize::new(v6) };
         let answer = Arc::new(Answer { service: service.clone(), local_endpoints });
         let mut port = Port { number, answer, listeners: BTreeMap::new() };
         port.listen_on(&self.addresses, &self.runtime, &self.shared);
@@ -152,15 +166,16 @@ async fn serve(at: SocketAddr, answer: Arc<Answer>, shared: Arc<Shared>) {
     debug!(svc = %answer.service, %at, "health check port is open");
     loop {
         let (stream, _) = listen::accept(&listener).await;
-        let connection = tokio::spawn(reply(stream, answer.clone(), shared.clone()));
+        let family = Family::of(at.ip());
+        let connection = tokio::spawn(reply(stream, family, answer.clone(), shared.clone()));
         shared.admit(connection.abort_handle());
     }
 }
 
 /// Answers one request. Who asks is not told of trouble, and neither is the log: it is theirs.
-async fn reply(stream: TcpStream, answer: Arc<Answer>, shared: Arc<Shared>) {
+async fn reply(stream: TcpStream, family: Family, answer: Arc<Answer>, shared: Arc<Shared>) {
     let service = service_fn(|_| {
-        let response = answer.response((shared.healthy)());
+        let response = answer.response(family, (shared.healthy)());
         async move { Ok::<_, Infallible>(response) }
     });
     let connection = http1::Builder::new()
@@ -187,8 +202,12 @@ impl Shared {
 }
 
 impl Answer {
-    fn response(&self, healthy: bool) -> Response<Full<Bytes>> {
-        let local_endpoints = self.local_endpoints.load(Ordering::Relaxed);
+    fn response(&self, family: Family, healthy: bool) -> Response<Full<Bytes>> {
+        let count = match family {
+            Family::V4 => &self.local_endpoints.v4,
+            Family::V6 => &self.local_endpoints.v6,
+        };
+        let local_endpoints = count.load(Ordering::Relaxed);
         let mut response = Response::new(Full::new(self.body(local_endpoints, healthy).into()));
         if local_endpoints == 0 || !healthy {
             *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;

@@ -17,7 +17,6 @@ use zw_plan::{
     plan_service,
 };
 
-use crate::addresses::NodePortConfig;
 use crate::around::Around;
 use crate::attendants::Attendants;
 use crate::config::Config;
@@ -183,8 +182,8 @@ impl Engine {
         self.look_around = false;
         let (node, ranges) = (self.index.node(), self.index.service_ranges());
         let around = Around::new(&self.config, node, &self.local, ranges);
-        let node_ports = NodePortConfig::from(&self.config.node_port_addresses);
-        let everything = self.attendants.look_around(&around, &self.local, &node_ports);
+        let node_ports = &self.config.node_port_addresses;
+        let everything = self.attendants.look_around(&around, &self.local, node_ports);
         if around == self.around {
             return (None, everything);
         }

@@ -10,7 +10,7 @@ mod install_rights;
 mod memory;
 mod node;
 mod smoke;
-mod surface;
 mod subsetting;
+mod surface;
 mod watches;
 mod zones;

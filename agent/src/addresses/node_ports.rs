@@ -5,101 +5,14 @@
 //! which the list has nothing is served on every address.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::str::FromStr;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use zw_model::Family;
 
 use crate::config::NodePortAddresses;
 
-/// One entry of `nodePortAddresses`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum NodePortAddress {
-    /// The addresses the Node object gives first.
-    Primary,
-    /// 127.0.0.0/8 and ::1.
-    Localhost,
-    /// Every address.
-    All,
-    /// The addresses of a range.
-    Range(IpNet),
-}
-
-impl FromStr for NodePortAddress {
-    type Err = NodePortError;
-
-    fn from_str(text: &str) -> Result<Self, NodePortError> {
-        Ok(match text {
-            "primary" => Self::Primary,
-            "localhost" => Self::Localhost,
-            "all" => Self::All,
-            _ => {
-                let range: IpNet = text.parse().map_err(|_| NodePortError::Unknown(text.into()))?;
-                Self::Range(range.trunc())
-            }
-        })
-    }
-}
-
-impl fmt::Display for NodePortAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Primary => f.write_str("primary"),
-            Self::Localhost => f.write_str("localhost"),
-            Self::All => f.write_str("all"),
-            Self::Range(range) => range.fmt(f),
-        }
-    }
-}
-
-/// What is wrong with a list.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum NodePortError {
-    #[error("{0:?} is neither a CIDR nor one of primary, localhost and all")]
-    Unknown(String),
-    #[error("{0} is listed twice")]
-    Twice(NodePortAddress),
-}
-
-/// `nodePortAddresses`, checked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct NodePortConfig(BTreeSet<NodePortAddress>);
-
-impl Default for NodePortConfig {
-    fn default() -> Self {
-        Self(BTreeSet::from([NodePortAddress::Primary]))
-    }
-}
-
-impl From<&NodePortAddresses> for NodePortConfig {
-    fn from(addresses: &NodePortAddresses) -> Self {
-        let words = [
-            (addresses.primary, NodePortAddress::Primary),
-            (addresses.localhost, NodePortAddress::Localhost),
-            (addresses.all, NodePortAddress::All),
-        ];
-        let words = words.into_iter().filter(|(is, _)| *is).map(|(_, word)| word);
-        Self(words.chain(addresses.cidrs.iter().copied().map(NodePortAddress::Range)).collect())
-    }
-}
-
-impl NodePortConfig {
-    /// The list as configured; an empty one is the default.
-    pub(crate) fn parse<T: AsRef<str>>(
-        list: impl IntoIterator<Item = T>,
-    ) -> Result<Self, NodePortError> {
-        let mut entries = BTreeSet::new();
-        for text in list {
-            let entry: NodePortAddress = text.as_ref().parse()?;
-            if !entries.insert(entry) {
-                return Err(NodePortError::Twice(entry));
-            }
-        }
-        Ok(if entries.is_empty() { Self::default() } else { Self(entries) })
-    }
-
+impl NodePortAddresses {
     /// The addresses of one family on which node ports are served, given the node's own and the ones
     /// its Node object gives first.
     ///
@@ -138,20 +51,11 @@ impl NodePortConfig {
             Family::V4 => IpNet::from(Ipv4Net::default()),
             Family::V6 => IpNet::from(Ipv6Net::default()),
         };
-        let mut ranges = Vec::new();
-        for entry in &self.0 {
-            match entry {
-                NodePortAddress::Primary => ranges.extend(
-                    primary
-                        .iter()
-                        .filter(|addr| !addr.is_loopback())
-                        .map(|addr| IpNet::from(*addr)),
-                ),
-                NodePortAddress::Localhost => ranges.push(loopback_range(family)),
-                NodePortAddress::All => ranges.push(all),
-                NodePortAddress::Range(range) => ranges.push(*range),
-            }
-        }
+        let primary = primary.iter().filter(|addr| self.primary && !addr.is_loopback());
+        let mut ranges: Vec<IpNet> = primary.map(|addr| IpNet::from(*addr)).collect();
+        ranges.extend(self.localhost.then(|| loopback_range(family)));
+        ranges.extend(self.all.then_some(all));
+        ranges.extend(&self.cidrs);
         ranges.retain(|range| Family::of(range.addr()) == family);
         ranges
     }
@@ -164,17 +68,6 @@ pub(crate) enum NodePorts {
     Any,
     /// On these, none of them a loopback one.
     Only(BTreeSet<IpAddr>),
-}
-
-impl NodePorts {
-    /// What a listener binds to, to be there.
-    pub(crate) fn listen_on(&self, family: Family) -> BTreeSet<IpAddr> {
-        match (self, family) {
-            (Self::Any, Family::V4) => [Ipv4Addr::UNSPECIFIED.into()].into(),
-            (Self::Any, Family::V6) => [Ipv6Addr::UNSPECIFIED.into()].into(),
-            (Self::Only(addresses), _) => addresses.clone(),
-        }
-    }
 }
 
 /// The address localhost node ports listen on.
@@ -212,8 +105,15 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn config(list: &[&str]) -> NodePortConfig {
-        NodePortConfig::parse(list).unwrap()
+    fn config(list: &[&str]) -> NodePortAddresses {
+        let cidrs = list.iter().filter_map(|word| word.parse().ok());
+        let has = |word: &str| list.contains(&word);
+        NodePortAddresses {
+            cidrs: cidrs.collect(),
+            primary: has("primary") || list.is_empty(),
+            localhost: has("localhost"),
+            all: has("all"),
+        }
     }
 
     fn only(addresses: &[&str]) -> NodePorts {
@@ -308,27 +208,5 @@ mod tests {
         for (list, want) in rows {
             assert_eq!(Family::BOTH.map(|f| config(list).wants_localhost(f)), *want, "{list:?}");
         }
-    }
-
-    #[test]
-    fn a_listener_binds_to_each_address_or_to_all_at_once() {
-        assert_eq!(NodePorts::Any.listen_on(Family::V4), [ip("0.0.0.0")].into());
-        assert_eq!(NodePorts::Any.listen_on(Family::V6), [ip("::")].into());
-        assert_eq!(only(&["192.0.2.1"]).listen_on(Family::V4), [ip("192.0.2.1")].into());
-    }
-
-    #[test]
-    fn a_list_with_a_mistake_is_refused() {
-        let error = |list: &[&str]| NodePortConfig::parse(list).unwrap_err().to_string();
-        assert_eq!(
-            error(&["secondary"]),
-            "\"secondary\" is neither a CIDR nor one of primary, localhost and all"
-        );
-        assert_eq!(
-            error(&["192.0.2.1"]),
-            "\"192.0.2.1\" is neither a CIDR nor one of primary, localhost and all"
-        );
-        assert_eq!(error(&["primary", "primary"]), "primary is listed twice");
-        assert_eq!(error(&["10.0.0.0/8", "10.1.0.0/8"]), "10.0.0.0/8 is listed twice");
     }
 }

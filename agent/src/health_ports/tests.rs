@@ -35,8 +35,8 @@ fn web() -> ServiceKey {
     ServiceKey::new("web", "api")
 }
 
-fn port(number: u16, local_endpoints: usize) -> Option<(NonZeroU16, usize)> {
-    Some((NonZeroU16::new(number).unwrap(), local_endpoints))
+fn port(number: u16, count: usize) -> Option<(NonZeroU16, LocalEndpoints<usize>)> {
+    Some((NonZeroU16::new(number).unwrap(), LocalEndpoints { v4: count, v6: count }))
 }
 
 /// The whole answer, or why there is none.
@@ -243,9 +243,9 @@ async fn a_connection_that_says_nothing_ends() {
     let at = listener.local_addr().unwrap();
     let (client, server) = tokio::join!(TcpStream::connect(at), listener.accept());
     let bench = bench(&[]);
-    let answer = Arc::new(Answer { service: web(), local_endpoints: AtomicUsize::new(1) });
+    let answer = Arc::new(Answer { service: web(), local_endpoints: LocalEndpoints::default() });
     let started = Instant::now();
-    reply(server.unwrap().0, answer, bench.ports.shared.clone()).await;
+    reply(server.unwrap().0, Family::V4, answer, bench.ports.shared.clone()).await;
     assert!(started.elapsed() >= PATIENCE, "it was waited for: {:?}", started.elapsed());
     assert_eq!(client.unwrap().read(&mut [0]).await.unwrap(), 0, "and then closed");
 }

@@ -96,7 +96,7 @@ fn what_is_reported_is_counted() {
     metrics.synced(&SyncReport::default(), now);
     metrics.sync_failed(true);
     metrics.programmed(Family::V6, Duration::from_secs(1));
-    metrics.stage(Stage::Read, Duration::from_secs(1));
+    metrics.stage(Stage::List, Duration::from_secs(1));
     metrics.rejected(Rejected::Manifest);
     metrics.received(&Received::of(Resource::Nodes, 10));
     metrics.received(&Received::of(Resource::Nodes, 10));
@@ -125,7 +125,7 @@ fn what_is_reported_is_counted() {
         ("kubeproxy_proxy_healthz_total{code=\"503\"}", 1.0),
         ("kubeproxy_proxy_livez_total{code=\"200\"}", 1.0),
         ("kubeproxy_conntrack_reconciler_deleted_entries_total{ip_family=\"IPv4\"}", 9.0),
-        ("zoneward_stage_duration_seconds_count{stage=\"read\"}", 1.0),
+        ("zoneward_stage_duration_seconds_count{stage=\"list\"}", 1.0),
         ("zoneward_stage_duration_seconds_count{stage=\"plan\"}", 2.0),
         ("zoneward_batch_elements_sum", 5.0),
         ("zoneward_batch_bytes_sum", 600.0),

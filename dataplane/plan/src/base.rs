@@ -44,10 +44,20 @@ pub fn base_table(family: Family, config: &PlanConfig, any_sticky: bool) -> Vec<
     let goto = |chain: &'static str| Statement::Goto(Cow::Borrowed(chain));
     let (address, node_port) = (Space::Address, Space::NodePort);
     let without_endpoints = |space: Space| Statement::Dispatch(space.key(), space.no_endpoints());
+    // A packet may look a set up just before a transaction and the next one just after. What is not found
+    // because of that is looked up again, and dropped rather than let through: connection tracking would
+    // hold the client to where nobody answers, while a packet that is sent again is fine.
     let dispatch = |space: Space| {
+        let services = || vec![Statement::Dispatch(space.key(), space.services())];
         vec![
             vec![Statement::In(space.key(), space.connections())],
-            vec![Statement::Dispatch(space.key(), space.services())],
+            services(),
+            services(),
+            vec![
+                Statement::NotIn(space.key(), space.no_endpoints()),
+                Statement::In(space.key(), space.connections()),
+                Statement::Drop,
+            ],
         ]
     };
     let to_node_port = |then: Statement| [node_addresses(family, config), vec![then]].concat();
@@ -105,6 +115,12 @@ pub fn base_table(family: Family, config: &PlanConfig, any_sticky: bool) -> Vec<
                     Statement::Masquerade,
                 ],
             ],
+        ),
+        // What is redirected to an endpoint on the node itself never gets to postrouting.
+        chain(
+            "nat-input",
+            nat(HookPoint::Input, SRCNAT),
+            vec![vec![Statement::Redirected, Statement::Jump(REMEMBER)]],
         ),
         chain(
             "filter-input",

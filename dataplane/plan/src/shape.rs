@@ -201,7 +201,11 @@ impl Pick {
                 Route::ExternalLocal => self.space.local_endpoints(),
                 _ => self.space.endpoints(),
             };
-            rules.push(vec![Statement::Dnat { slots: self.slots, map, balance: config.balance }]);
+            let dnat = |slots| vec![Statement::Dnat { slots, map, balance: config.balance }];
+            rules.push(dnat(self.slots));
+            // The slot was not there any more, or not yet: see the chain that led here.
+            rules.push(dnat(1));
+            rules.push(vec![Statement::Drop]);
         }
         rules
     }
