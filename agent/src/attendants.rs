@@ -232,7 +232,9 @@ fn ready_here<'a>(
     node: &NodeContext,
 ) -> LocalEndpoints<usize> {
     let count = |family: Family| {
-        let of_family = slices.clone().filter(|slice| slice.family == family);
+        // An endpoint without a port serves nothing.
+        let useful = |slice: &&Slice| slice.family == family && !slice.ports.is_empty();
+        let of_family = slices.clone().filter(useful);
         let here = of_family.flat_map(|slice| &slice.endpoints).filter(|endpoint| {
             endpoint.conditions.ready && endpoint.node.as_ref() == Some(&node.name)
         });

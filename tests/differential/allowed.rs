@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use crate::compare::Difference;
 use crate::observe::Observation;
 use crate::service::Service;
+use zw_model::Family;
 
 struct Allowed {
     name: &'static str,
@@ -15,13 +16,29 @@ struct Allowed {
     covers: fn(&Difference, Option<&Service>) -> bool,
 }
 
-const LIST: &[Allowed] = &[Allowed {
-    name: "a pod that reaches itself although its slice does not say on which node it is",
-    reason: "both masquerade a pod's connection to itself only for pods they know to be on this node; \
+const LIST: &[Allowed] = &[
+    Allowed {
+        name: "a health check port on an address of the family that the Service does not have",
+        reason: "a load balancer that knows the node by such an address gets no answer from kube-proxy \
+                 and takes the node out; Zoneward tells it what the other family's address tells",
+        covers: other_familys_health_check,
+    },
+    Allowed {
+        name: "a pod that reaches itself although its slice does not say on which node it is",
+        reason: "both masquerade a pod's connection to itself only for pods they know to be on this node; \
                  Zoneward knows it by the address, kube-proxy by address, protocol and port, so that \
                  another Service may make the difference. Answered against silence",
-    covers: reaches_itself,
-}];
+        covers: reaches_itself,
+    },
+];
+
+fn other_familys_health_check(difference: &Difference, service: Option<&Service>) -> bool {
+    let Difference { question, answers: [kube_proxy, zoneward] } = difference;
+    let lacks = |service: &Service| !service.families.contains(&Family::of(question.to.ip()));
+    service.is_some_and(lacks)
+        && kube_proxy.other.iter().eq(["health check: ConnectionRefused"])
+        && zoneward.kinds() == "health check"
+}
 
 fn reaches_itself(difference: &Difference, service: Option<&Service>) -> bool {
     let Difference { question, answers: [kube_proxy, zoneward] } = difference;
