@@ -132,6 +132,7 @@ fn a_filter_leaves_the_ruleset_out() {
             "protocol": "udp",
             "port": 5000,
             "endpoints": [],
+            "withoutEndpoints": "refused",
         }],
     });
     let state = golden("no-endpoints");

@@ -341,7 +341,7 @@ fn a_log_in_json_is_one_object_a_line() {
         serde_json::json!({
             "level": "INFO",
             "target": "zoneward::sync",
-            "fields": {"message": "synced", "services": 2, "elements": 6},
+            "fields": {"message": "synced", "services": 2, "elements": 7},
         }),
     ];
     assert_eq!(lines, want);

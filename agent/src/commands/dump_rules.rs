@@ -12,7 +12,7 @@ use serde::Serialize;
 use tracing::warn;
 use zw_dataplane::Kernel;
 use zw_model::Family;
-use zw_plan::{Desired, Slots, Surroundings, Table, plan_service};
+use zw_plan::{Desired, PlanConfig, Slots, Surroundings, Table, plan_service};
 
 use super::run::with_advice;
 use crate::BadInput;
@@ -148,7 +148,13 @@ fn plan(index: &Index, args: &DumpRulesArgs) -> Desired {
         node_addresses: index.node().addresses.iter().copied().collect(),
         service_ranges: index.service_ranges(),
     };
-    let mut desired = Desired::new(args.plan.config(), surroundings);
+    // As the agent does by default: on the primary addresses, or on any of a family that has none.
+    let lacks = |family: &Family| {
+        !surroundings.node_addresses.iter().any(|addr| Family::of(*addr) == *family)
+    };
+    let any_node_address = Family::BOTH.into_iter().filter(lacks).collect();
+    let config = PlanConfig { any_node_address, ..args.plan.config() };
+    let mut desired = Desired::new(config, surroundings);
     desired.load(index.service_keys().filter_map(|key| {
         let (service, slices) = index.service(key)?;
         Some((key.clone(), Some(plan_service(service, slices, index.node(), |_| Slots::default()))))

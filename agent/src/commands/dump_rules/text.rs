@@ -13,7 +13,7 @@ pub(crate) fn print(ports: &[&PortView], out: &mut dyn Write) -> io::Result<()> 
         let name = if port.name.is_empty() { String::new() } else { format!(":{}", port.name) };
         let frontend = match port.address {
             Some(address) => std::net::SocketAddr::new(address, port.port).to_string(),
-            None => format!("{} node port {}", port.family, port.port),
+            None => format!("{} node port {}", opt(&port.family), port.port),
         };
         write!(out, "{}{name}  {frontend}/{}", port.service, port.protocol)?;
         match (&port.taken_by, port.endpoints.len()) {

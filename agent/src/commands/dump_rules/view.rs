@@ -25,7 +25,9 @@ pub(crate) struct PortView {
     /// None for a node port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) address: Option<IpAddr>,
-    pub(crate) family: String,
+    /// Of a node port, which no address tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) family: Option<String>,
     pub(crate) protocol: String,
     /// The Service's port, or its node port.
     pub(crate) port: u16,
@@ -204,7 +206,7 @@ fn empty(frontend: Frontend, service: &str, name: &str) -> PortView {
         service: service.into(),
         name: name.into(),
         address: frontend.addr(),
-        family: frontend.family().to_string(),
+        family: frontend.addr().is_none().then(|| frontend.family().to_string()),
         protocol: frontend.protocol.to_string(),
         port: frontend.port,
         connections: None,
