@@ -112,6 +112,15 @@ impl Engine {
             *earliest = at.min(*earliest);
         }
         let mut around = None;
+        if surroundings {
+            let node = self.index.node();
+            info!(
+                addresses = ?node.addresses,
+                pod_ranges = ?node.pod_ranges,
+                service_ranges = ?self.index.service_ranges(),
+                "the node's surroundings changed"
+            );
+        }
         if surroundings || self.look_around {
             let everything;
             (around, everything) = self.look_around();
@@ -189,8 +198,8 @@ impl Engine {
         }
         info!(
             node_addresses = ?around.surroundings.node_addresses,
-            service_ranges = ?around.surroundings.service_ranges,
-            "the node's surroundings changed"
+            any_node_address = ?around.plan.any_node_address,
+            "node ports are served elsewhere, or cluster IPs have other ranges"
         );
         self.in_doubt |= around.plan != self.around.plan;
         self.around = around;
