@@ -247,7 +247,8 @@ impl Desired {
     }
 
     fn claim(&mut self, frontend: Frontend, key: &ServiceKey) {
-        let claimants = self.claims.entry(frontend).or_default();
+        // Hardly ever more than one: room for four would cost more than the rules themselves.
+        let claimants = self.claims.entry(frontend).or_insert_with(|| Vec::with_capacity(1));
         if let Err(at) = claimants.binary_search(key) {
             claimants.insert(at, key.clone());
         }

@@ -125,6 +125,8 @@ pub fn plan_service<'a>(
     ports.sort_by_key(|port| port.frontend);
     // The same address twice, as a cluster IP and as an external one: the first is the stricter.
     ports.dedup_by_key(|port| port.frontend);
+    // Most Services have one of these and live long.
+    ports.shrink_to_fit();
     ServiceRules { ports }
 }
 
