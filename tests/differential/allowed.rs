@@ -30,6 +30,11 @@ const LIST: &[Allowed] = &[
                  another Service may make the difference. Answered against silence",
         covers: reaches_itself,
     },
+    Allowed {
+        name: "a sticky client that was given itself, although its slice does not say where it is",
+        reason: "it stays with itself and hears nothing, on whichever side chance gave it itself",
+        covers: stays_with_itself,
+    },
 ];
 
 fn other_familys_health_check(difference: &Difference, service: Option<&Service>) -> bool {
@@ -40,12 +45,25 @@ fn other_familys_health_check(difference: &Difference, service: Option<&Service>
         && zoneward.kinds() == "health check"
 }
 
+/// Which endpoint a sticky client is given first is chance, and it may be itself.
+fn stays_with_itself(difference: &Difference, service: Option<&Service>) -> bool {
+    let Difference { question, answers: [kube_proxy, zoneward] } = difference;
+    let kinds = [kube_proxy.kinds(), zoneward.kinds()];
+    question.sticky
+        && service.is_some_and(|service| is_unplaced(question.from, service))
+        && kinds.iter().any(|kind| kind == "silent")
+        && kinds.iter().any(|kind| kind == "answered")
+}
+
+/// The asker is an endpoint of the Service, and no slice says that it is on this node.
+fn is_unplaced(from: &str, service: &Service) -> bool {
+    let mut endpoints = service.slices.iter().flat_map(|slice| &slice.endpoints);
+    endpoints.any(|endpoint| endpoint.host == from && !endpoint.node_name)
+}
+
 fn reaches_itself(difference: &Difference, service: Option<&Service>) -> bool {
     let Difference { question, answers: [kube_proxy, zoneward] } = difference;
-    let unplaced = service.is_some_and(|service| {
-        let mut endpoints = service.slices.iter().flat_map(|slice| &slice.endpoints);
-        endpoints.any(|endpoint| endpoint.host == question.from && !endpoint.node_name)
-    });
+    let unplaced = service.is_some_and(|service| is_unplaced(question.from, service));
     let itself = |(by, ..): &&(String, u16, IpAddr)| by == question.from;
     let others = |side: &Observation| -> BTreeSet<_> {
         side.answered.iter().filter(|answer| !itself(answer)).cloned().collect()
