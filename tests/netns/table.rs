@@ -239,8 +239,11 @@ fn one_endpoint_costs_at_most_six_elements_whatever_the_size() {
             assert_eq!(field(&line, "services"), 1.0, "{line}");
             assert!((1.0..=6.0).contains(&field(&line, "elements")), "{line}");
         }
+        // Some rules are the same in several chains.
+        let count = |rules: &[String], rule: &String| rules.iter().filter(|r| *r == rule).count();
         let after = rules();
-        let kept: Vec<&String> = after.iter().filter(|rule| before.contains(rule)).collect();
-        assert_eq!(kept.len(), before.len(), "every rule there was is still there");
+        for rule in &before {
+            assert!(count(&after, rule) >= count(&before, rule), "{rule} is still there");
+        }
     }
 }
