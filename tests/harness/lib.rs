@@ -1,7 +1,8 @@
 //! What the test tiers share: the packet cases on a real kernel, the binary under test, clusters of a
-//! given size as manifests, and a real control plane.
+//! given size as manifests, a real control plane, and a virtual machine with another kernel.
 
 pub mod binary;
 pub mod cluster;
 pub mod control_plane;
 pub mod plane;
+pub mod vm;
