@@ -4,3 +4,4 @@
 //! without.
 
 mod kernel;
+mod packets;
