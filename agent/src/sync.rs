@@ -191,8 +191,7 @@ impl Engine {
         self.look_around = false;
         let (node, ranges) = (self.index.node(), self.index.service_ranges());
         let around = Around::new(&self.config, node, &self.local, ranges);
-        let node_ports = &self.config.node_port_addresses;
-        let everything = self.attendants.look_around(&around, &self.local, node_ports);
+        let everything = self.attendants.look_around(&around, &self.local, &self.config);
         if around == self.around {
             return (None, everything);
         }
