@@ -9,10 +9,12 @@ mod flows;
 mod kernel;
 mod nft;
 mod probe;
+mod watch;
 mod writer;
 
 pub use error::{Reaction, WriteError};
 pub use flows::{FlowError, FlowTable, TrackedFlow};
 pub use kernel::{Committed, Kernel, ReadBack};
 pub use probe::{Capability, probe};
-pub use writer::Writer;
+pub use watch::TableWatch;
+pub use writer::{Tables, Writer};
