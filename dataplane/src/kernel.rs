@@ -41,7 +41,7 @@ const EOPNOTSUPP: i32 = 95;
 
 /// A connection to nf_tables in the network namespace it was opened in.
 pub struct Kernel {
-    socket: Socket,
+    pub(crate) socket: Socket,
 }
 
 /// The tables at one generation of the ruleset.
@@ -410,7 +410,7 @@ fn same_set(info: &SetInfo, spec: &zw_netlink::nft::SetSpec) -> bool {
         && info.userdata == spec.userdata()
 }
 
-fn reading(what: &str, error: Error) -> WriteError {
+pub(crate) fn reading(what: &str, error: Error) -> WriteError {
     match error {
         Error::Refused { errno, message, .. } => WriteError::Refused {
             object: format!("access to {what}"),
