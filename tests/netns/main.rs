@@ -4,5 +4,7 @@
 mod affinity;
 mod listing;
 mod packets;
+mod restart;
 mod scale;
+mod storm;
 mod table;
