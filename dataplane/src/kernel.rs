@@ -38,7 +38,7 @@ const EOPNOTSUPP: i32 = 95;
 
 /// A connection to nf_tables in the network namespace it was opened in.
 pub struct Kernel {
-    socket: Socket,
+    pub(crate) socket: Socket,
     /// How many transactions it has committed.
     commits: u32,
     /// The watch that is paused for large transactions.
@@ -235,7 +235,7 @@ fn retrying<T>(what: &str, mut read: impl FnMut() -> Result<T, Error>) -> Result
     }
 }
 
-fn reading(what: &str, error: Error) -> WriteError {
+pub(crate) fn reading(what: &str, error: Error) -> WriteError {
     match error {
         Error::Refused { errno, message, .. } => WriteError::Refused {
             object: format!("access to {what}"),

@@ -6,5 +6,7 @@ mod drift;
 mod flows;
 mod listing;
 mod packets;
+mod restart;
 mod scale;
+mod storm;
 mod table;

@@ -44,7 +44,7 @@ const FAILURES: usize = 256;
 
 pub(crate) fn run(args: RunArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     if args.cleanup {
-        return super::cleanup::run(out);
+        return super::cleanup::own(out);
     }
     let mut file = ConfigFile::new(args.config, args.flags);
     let loaded = file.load().map_err(|error| unusable(&file, &error))?;
