@@ -1,6 +1,7 @@
 //! The cases. A row reads: what it shows, who sends, where to, who answers.
 
 mod external;
+mod odd_addresses;
 mod sctp;
 mod settings;
 
@@ -85,6 +86,7 @@ pub fn cases(family: Family) -> Vec<Case> {
     cases.extend(zones(family));
     cases.extend(external::cases(family));
     cases.extend(settings::cases(family));
+    cases.extend(odd_addresses::cases(family));
     cases
 }
 
