@@ -7,3 +7,8 @@ mod listing;
 mod packets;
 mod scale;
 mod table;
+
+/// Runs a test's body here. The vm tier has the same tests, and runs them on another kernel.
+fn on_the_kernel(test: impl FnOnce()) {
+    test();
+}
