@@ -2,6 +2,7 @@
 //! Needs root, nft and nothing else; fails, never skips, without.
 
 mod affinity;
+mod drift;
 mod listing;
 mod packets;
 mod restart;
