@@ -52,6 +52,13 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// A number in a log line, such as `elements=5`.
+pub fn field(line: &str, name: &str) -> f64 {
+    let value =
+        line.split(&format!("{name}=")).nth(1).unwrap_or_else(|| panic!("no {name} in {line}"));
+    value.split_whitespace().next().unwrap().parse().unwrap()
+}
+
 /// An agent that keeps running; killed when dropped.
 pub struct Agent {
     child: Child,

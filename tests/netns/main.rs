@@ -10,3 +10,8 @@ mod restart;
 mod scale;
 mod storm;
 mod table;
+
+/// Runs a test's body here. The vm tier has the same tests, and runs them on another kernel.
+fn on_the_kernel(test: impl FnOnce()) {
+    test();
+}
