@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use zw_plan::{PlanConfig, Pods};
 
 use crate::commands::simulate::SimulateArgs;
-use crate::config::{Flags, IgnoredFlags};
+use crate::config::{Flags, IgnoredFlags, Mode};
 use crate::metrics::connections::DEFAULT_LIMIT;
 
 /// A node-local Service proxy for Kubernetes: a kube-proxy replacement that programs nftables through
@@ -40,7 +40,7 @@ pub(crate) enum Command {
     /// Show what is programmed, per Service
     DumpRules(DumpRulesArgs),
     /// Probe the kernel and the permissions, one line per capability
-    Check,
+    Check(CheckArgs),
     /// Remove everything Zoneward put into the kernel, or what kube-proxy left there
     Cleanup(CleanupArgs),
     /// A dual-stack, three-zone node in private namespaces, with real packets and no cluster
@@ -160,6 +160,13 @@ pub(crate) struct CleanupArgs {
     /// first: it would write them again.
     #[arg(long)]
     pub(crate) kube_proxy: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// The mode whose needs must be met: nftables or ipvs [default: nftables]
+    #[arg(long)]
+    pub(crate) mode: Option<Mode>,
 }
 
 #[derive(Debug, Args)]

@@ -61,7 +61,7 @@ fn run(command: Command, out: &mut dyn Write) -> anyhow::Result<()> {
     match command {
         Command::Run(args) => commands::run::run(*args, out),
         Command::DumpRules(args) => commands::dump_rules::run(args, out),
-        Command::Check => commands::check::run(out),
+        Command::Check(args) => commands::check::run(&args, out),
         Command::Cleanup(args) => commands::cleanup::run(args, out),
         Command::Demo(args) => commands::demo::run(args, out),
         Command::Simulate(args) => commands::simulate::run(args, out),

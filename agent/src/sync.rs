@@ -124,6 +124,16 @@ impl Engine {
         self.in_doubt || self.look_around || self.index.is_changed()
     }
 
+    /// Lets endpoints go that were left by IPVS and have no connections any more.
+    pub(crate) async fn drain(&self) {
+        match on_kernel(&self.writer, |tables| tables.drain()).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) | Err(error) => {
+                warn!(error = &error as &dyn std::error::Error, "real servers stay for now");
+            }
+        }
+    }
+
     /// When there is something to do without anything new from outside.
     pub(crate) fn due(&self, now: Instant) -> Option<Instant> {
         let drift = (!self.drift.is_empty()).then(|| self.repairs.due(now));

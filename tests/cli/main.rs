@@ -5,6 +5,7 @@
 mod bad_input;
 mod command;
 mod golden;
+mod ipvs;
 mod json;
 mod parity;
 mod permission;

@@ -5,12 +5,13 @@ mod text;
 mod view;
 
 use std::io::Write;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use nftables::schema::NfListObject;
 use serde::Serialize;
 use tracing::warn;
-use zw_dataplane::Kernel;
+use zw_dataplane::{Ipvs, Kernel, Tables, WithIpvs};
 use zw_model::Family;
 use zw_plan::{Desired, PlanConfig, Slots, Surroundings, Table, plan_service};
 
@@ -33,7 +34,8 @@ pub(crate) fn run(args: DumpRulesArgs, out: &mut dyn Write) -> anyhow::Result<()
             Dump { ports: from_index(&index, &desired), tables: tables_of(&desired)? }
         }
         _ => {
-            let mut kernel = Kernel::open().map_err(with_advice)?;
+            let ipvs = Ipvs::open(Duration::ZERO).map_err(with_advice)?;
+            let mut kernel = WithIpvs::new(Kernel::open().map_err(with_advice)?, ipvs);
             let read = kernel.read_back().map_err(with_advice)?;
             if read.actual.tables.is_empty() && args.output == Output::Text {
                 bail!("Zoneward has programmed nothing here: there is no table zoneward");
@@ -41,7 +43,7 @@ pub(crate) fn run(args: DumpRulesArgs, out: &mut dyn Write) -> anyhow::Result<()
             for (family, _) in read.actual.tables.iter().filter(|(_, table)| table.incompatible) {
                 warn!("the {family} table is of another version, or was meddled with: not shown");
             }
-            let ports = from_kernel(&mut kernel, &read.actual).map_err(with_advice)?;
+            let ports = from_kernel(kernel.table(), &read.actual).map_err(with_advice)?;
             let tables = Family::BOTH
                 .into_iter()
                 .filter_map(|family| {
@@ -147,6 +149,7 @@ fn plan(index: &Index, args: &DumpRulesArgs) -> Desired {
     let surroundings = Surroundings {
         node_addresses: index.node().addresses.iter().copied().collect(),
         service_ranges: index.service_ranges(),
+        ..Surroundings::default()
     };
     // As the agent does by default: on the primary addresses, or on any of a family that has none.
     let lacks = |family: &Family| {

@@ -94,6 +94,8 @@ pub(super) struct Labels<'a> {
 pub(super) struct Annotations<'a> {
     #[serde(borrow, rename = "endpoints.kubernetes.io/last-change-trigger-time")]
     pub(super) last_change_trigger_time: Option<Text<'a>>,
+    #[serde(rename = "zoneward.io/ipvs-scheduler")]
+    pub(super) ipvs_scheduler: Option<Text<'a>>,
 }
 
 /// Of any kind: who it is.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use zw_model::Family;
 
 use crate::element::{Element, Key};
+use crate::ipvs::IpvsChanges;
 use crate::ruleset::{Chain, SetDef};
 use crate::sets::SetName;
 
@@ -13,6 +14,8 @@ use crate::sets::SetName;
 pub struct Changes {
     /// Only families that have any.
     pub tables: BTreeMap<Family, TableChanges>,
+    /// Virtual servers and the addresses they are reached at.
+    pub ipvs: IpvsChanges,
 }
 
 /// The changes to one family's table, in the order they are applied.
@@ -47,7 +50,7 @@ pub struct TableChanges {
 impl Changes {
     /// Nothing to do.
     pub fn is_empty(&self) -> bool {
-        self.tables.values().all(|table| *table == TableChanges::default())
+        self.ipvs.is_empty() && self.tables.values().all(|table| *table == TableChanges::default())
     }
 
     /// How many elements are added or deleted.
@@ -65,6 +68,7 @@ impl Changes {
 
     /// These changes and then others, as one.
     pub fn then(mut self, later: Changes) -> Changes {
+        self.ipvs.absorb(later.ipvs);
         for (family, later) in later.tables {
             let sooner = self.tables.remove(&family).unwrap_or_default();
             self.tables.insert(family, sooner.then(family, later));

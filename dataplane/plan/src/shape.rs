@@ -175,7 +175,12 @@ impl Pick {
             Route::Cluster => {
                 let outside = outside_pods(family, config);
                 let known = !outside.is_empty();
-                known.then(|| [outside, vec![mark]].concat()).into_iter().collect()
+                // IPVS needs the Service's address on the node, which is then the source of what the
+                // node itself sends there.
+                let from_node =
+                    config.ipvs.is_some().then(|| vec![Statement::FromNode, mark.clone()]);
+                let rules = known.then(|| [outside, vec![mark]].concat()).into_iter();
+                rules.chain(from_node).collect()
             }
             Route::External => vec![vec![mark]],
             Route::ExternalLocal => {

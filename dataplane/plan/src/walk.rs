@@ -1,13 +1,14 @@
 //! A packet's way through a table, without a kernel: every endpoint it could be given to, or why it
 //! is not. The same packet cases run here and on a real kernel, which keeps this honest.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use zw_model::Protocol;
 
 use crate::element::{Data, Key, Value, decode};
+use crate::ipvs::{VirtualKey, VirtualServer};
 use crate::ruleset::{Chain, Field, HookKind, HookPoint, InFamily, Interface, Statement};
 use crate::sets::{ENDPOINT, SetName};
 use crate::table::Table;
@@ -100,6 +101,17 @@ enum When {
 
 /// Sends a packet through the table of a node with these addresses.
 pub fn walk(table: &Table, node: &[IpAddr], packet: Packet) -> Walk {
+    walk_with(table, &BTreeMap::new(), node, packet)
+}
+
+/// The same in the ipvs mode: IPVS takes a packet after it was filtered on its way in, and before that on
+/// its way out.
+pub fn walk_with(
+    table: &Table,
+    servers: &BTreeMap<VirtualKey, VirtualServer>,
+    node: &[IpAddr],
+    packet: Packet,
+) -> Walk {
     let first = match packet.origin {
         Origin::Node => HookPoint::Output,
         Origin::Elsewhere(_) => HookPoint::Prerouting,
@@ -110,8 +122,13 @@ pub fn walk(table: &Table, node: &[IpAddr], packet: Packet) -> Walk {
     let mut end = walker.hook(HookKind::Filter, first, When::Before);
     if matches!(end, End::Continue) {
         walker.hook(HookKind::Nat, first, When::After);
+        let here =
+            |addr: IpAddr| node.contains(&addr) || servers.keys().any(|server| server.addr == addr);
+        if first == HookPoint::Output {
+            walker.by_ipvs(servers);
+        }
         let second = match first {
-            HookPoint::Prerouting if node.contains(&walker.packet.to.ip()) => HookPoint::Input,
+            HookPoint::Prerouting if here(walker.packet.to.ip()) => HookPoint::Input,
             HookPoint::Prerouting => HookPoint::Forward,
             output => output,
         };
@@ -124,6 +141,9 @@ pub fn walk(table: &Table, node: &[IpAddr], packet: Packet) -> Walk {
     };
     if let Some(fate) = stopped {
         return Walk { fate, rules: walker.rules };
+    }
+    if first == HookPoint::Prerouting {
+        walker.by_ipvs(servers);
     }
     let Some(backends) = walker.redirected.clone() else {
         return Walk { fate: Fate::Untouched, rules: walker.rules };
@@ -140,6 +160,17 @@ pub fn walk(table: &Table, node: &[IpAddr], packet: Packet) -> Walk {
 }
 
 impl Walker<'_> {
+    /// To the real servers, if a virtual one is meant.
+    fn by_ipvs(&mut self, servers: &BTreeMap<VirtualKey, VirtualServer>) {
+        let (addr, port) = (self.packet.to.ip(), self.packet.to.port());
+        let key = VirtualKey { addr, protocol: self.packet.protocol, port };
+        if let Some(server) = servers.get(&key) {
+            let reals: Vec<SocketAddr> = server.reals.iter().map(|real| real.addr).collect();
+            self.packet.to = reals[0];
+            self.redirected = Some(reals);
+        }
+    }
+
     fn hook(&mut self, kind: HookKind, point: HookPoint, when: When) -> End {
         /// Of the chains that rewrite destinations.
         const DSTNAT: i32 = -100;
