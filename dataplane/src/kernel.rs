@@ -3,6 +3,7 @@
 
 mod clients;
 mod connections;
+mod kube_proxy;
 mod read;
 
 use std::io;
@@ -18,6 +19,7 @@ use crate::error::WriteError;
 use crate::nft::encode::{describe, encode, encode_sweep};
 use crate::nft::family as netlink_family;
 use crate::writer::Tables;
+pub use kube_proxy::KubeProxyLeftovers;
 
 /// How often a read that was torn by somebody's change is begun again.
 const READ_ATTEMPTS: u32 = 10;
@@ -38,7 +40,7 @@ const EOPNOTSUPP: i32 = 95;
 
 /// A connection to nf_tables in the network namespace it was opened in.
 pub struct Kernel {
-    pub(crate) socket: Socket,
+    socket: Socket,
     /// How many transactions it has committed.
     commits: u32,
     /// The watch that is paused for large transactions.
@@ -235,7 +237,7 @@ fn retrying<T>(what: &str, mut read: impl FnMut() -> Result<T, Error>) -> Result
     }
 }
 
-pub(crate) fn reading(what: &str, error: Error) -> WriteError {
+fn reading(what: &str, error: Error) -> WriteError {
     match error {
         Error::Refused { errno, message, .. } => WriteError::Refused {
             object: format!("access to {what}"),

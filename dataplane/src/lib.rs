@@ -7,7 +7,6 @@
 mod error;
 mod flows;
 mod kernel;
-mod kube_proxy;
 mod nft;
 mod probe;
 mod watch;
@@ -15,8 +14,7 @@ mod writer;
 
 pub use error::{Reaction, WriteError};
 pub use flows::{FlowError, FlowTable, TrackedFlow};
-pub use kernel::{Committed, Kernel, ReadBack};
-pub use kube_proxy::KubeProxyLeftovers;
+pub use kernel::{Committed, Kernel, KubeProxyLeftovers, ReadBack};
 pub use probe::{Capability, probe};
 pub use watch::TableWatch;
 pub use writer::{Tables, Writer};
