@@ -51,3 +51,19 @@ impl Args {
         order.into_iter().filter(|proxy| self.only.is_none_or(|only| only == *proxy)).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_may_be_left_empty_and_the_proxies_take_turns() {
+        let args = Args::parse_from(["zw-bench", "--growth", "--connections", "--rounds=2"]);
+        assert!(args.growth.is_empty() && args.connections.is_empty(), "{args:?}");
+        assert_eq!(args.shapes.len(), 2);
+        assert_eq!(args.proxies(0), Proxy::ALL);
+        assert_eq!(args.proxies(1), [Proxy::Zoneward, Proxy::KubeProxy]);
+        let args = Args::parse_from(["zw-bench", "--only=zoneward"]);
+        assert_eq!(args.proxies(1), [Proxy::Zoneward]);
+    }
+}
