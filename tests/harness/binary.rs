@@ -13,10 +13,11 @@ use zw_lab::Namespace;
 /// Long enough for anything a test waits for.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
-/// The binary built with these tests: cargo puts it two folders above the test binary.
+/// The binary built with these tests: cargo puts it beside programs, and one folder above tests.
 pub fn zoneward() -> PathBuf {
-    let test = std::env::current_exe().expect("a test has a path");
-    let folder = test.parent().and_then(|deps| deps.parent()).expect("target/<profile>/deps");
+    let own = std::env::current_exe().expect("a test has a path");
+    let beside = own.parent().expect("target/<profile> or target/<profile>/deps");
+    let folder = if beside.ends_with("deps") { beside.parent().unwrap_or(beside) } else { beside };
     let binary = folder.join("zoneward");
     assert!(binary.exists(), "{} is missing: build it first (cargo build)", binary.display());
     binary

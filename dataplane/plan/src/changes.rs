@@ -27,7 +27,7 @@ pub struct TableChanges {
     pub add_table: Option<String>,
     /// New sets and maps.
     pub add_sets: Vec<SetDef>,
-    /// New affinity maps, by name.
+    /// New affinity maps, by name. They begin empty, even where one of that name was left behind.
     pub add_affinity_maps: Vec<String>,
     /// New chains, with their rules.
     pub add_chains: Vec<Chain>,
@@ -94,11 +94,9 @@ impl TableChanges {
         self.add_table = self.add_table.or(later.add_table);
         self.add_sets.extend(later.add_sets);
         for map in later.add_affinity_maps {
-            // Not deleted yet: that comes after everything else.
-            match self.delete_sets.iter().position(|set| *set == map) {
-                Some(at) => drop(self.delete_sets.remove(at)),
-                None => self.add_affinity_maps.push(map),
-            }
+            // Not deleted yet, because that comes after everything else; emptied it is all the same.
+            self.delete_sets.retain(|set| *set != map);
+            self.add_affinity_maps.push(map);
         }
         for chain in later.add_chains {
             if let Some(chain) = self.write(chain) {

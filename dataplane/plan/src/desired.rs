@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use zw_model::{Family, ServiceKey};
 
-use crate::adopt::{decode_frontend, decode_slot};
+use crate::adopt::{Actual, decode_frontend, decode_slot};
 use crate::base::{base_table, remember};
 use crate::changes::{Changes, Net};
 use crate::config::PlanConfig;
@@ -89,6 +89,24 @@ impl Desired {
             self.replace(key, rules, None, &mut Turnover::default());
         }
         self.shared.forget_idle();
+    }
+
+    /// Takes over shape chains that the kernel has and nobody uses at present, as updates leave them: so a
+    /// restart with nothing changed writes nothing, and the next Service of that size finds its chain.
+    pub fn keep_idle(&mut self, actual: &Actual) {
+        for (&family, table) in &actual.tables {
+            if table.incompatible || table.note.as_ref() != Some(&self.note(family)) {
+                continue;
+            }
+            for (name, is) in &table.chains {
+                let shape = Shape::parse(name).filter(|shape| !shape.is_sticky());
+                let Some(shape) = shape else { continue };
+                let chain = shape.chain(family, &self.config);
+                if *is == chain.fingerprints(family).into_iter().map(Some).collect::<Vec<_>>() {
+                    self.shared.keep_idle(family, shape);
+                }
+            }
+        }
     }
 
     /// The node or the cluster's ranges have changed; says what that changes in the kernel.

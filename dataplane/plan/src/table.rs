@@ -152,9 +152,7 @@ impl Table {
             }
         }
         for map in &changes.add_affinity_maps {
-            if self.affinity_maps.insert(map.clone(), BTreeMap::new()).is_some() {
-                return refused(format!("map {map} exists"));
-            }
+            self.affinity_maps.insert(map.clone(), BTreeMap::new());
         }
         for chain in &changes.add_chains {
             if self.chains.insert(chain.name.clone(), chain.clone()).is_some() {

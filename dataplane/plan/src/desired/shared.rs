@@ -196,6 +196,15 @@ impl Shared {
         }
     }
 
+    /// There is a chain of this shape; if nobody uses it, it lies idle.
+    pub(super) fn keep_idle(&mut self, family: Family, shape: Shape) {
+        let key = (family, shape);
+        if self.idle.len() < IDLE_SHAPES && !self.shapes.contains_key(&key) {
+            self.shapes.insert(key.clone(), 0);
+            self.idle.insert(key);
+        }
+    }
+
     fn take(&mut self, family: Family, shape: Shape, turnover: &mut Turnover) {
         if let Some(map) = shape.affinity_map() {
             let key = (family, map);
