@@ -410,7 +410,7 @@ fn same_set(info: &SetInfo, spec: &zw_netlink::nft::SetSpec) -> bool {
         && info.userdata == spec.userdata()
 }
 
-fn reading(what: &str, error: Error) -> WriteError {
+pub(crate) fn reading(what: &str, error: Error) -> WriteError {
     match error {
         Error::Refused { errno, message, .. } => WriteError::Refused {
             object: format!("access to {what}"),

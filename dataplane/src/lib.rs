@@ -2,11 +2,12 @@
 //! changes in one transaction for both families.
 //!
 //! The only part that touches nf_tables. Owns its own table `zoneward` in `ip` and `ip6`; never reads
-//! or writes any other, never runs a program.
+//! or writes any other (but for short-lived ones of its own, to probe and to trace), never runs a program.
 
 mod error;
 mod flows;
 mod kernel;
+mod live;
 mod nft;
 mod probe;
 mod writer;
@@ -14,5 +15,6 @@ mod writer;
 pub use error::{Reaction, WriteError};
 pub use flows::{FlowError, FlowTable, TrackedFlow};
 pub use kernel::{Committed, Kernel, ReadBack};
+pub use live::{LiveTrace, TraceEvent, TraceKind, TraceVerdict};
 pub use probe::{Capability, probe};
 pub use writer::Writer;

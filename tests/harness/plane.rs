@@ -68,7 +68,7 @@ impl KernelPlane {
         let table = Table::of(&desired, family).expect("a plan that applies");
         let complain = |row: &Row, got: String| {
             let met =
-                walk(&table, &NODE.addresses(family), row.packet(family)).rules.join("\n    ");
+                walk(&table, &NODE.addresses(family), row.packet(family)).rules().join("\n    ");
             let what = format!("{} -> {}/{}", row.from, row.to, row.protocol);
             format!(
                 "{family}, {}: {}\n  {what}\n  {got}\n  rules met:\n    {met}",

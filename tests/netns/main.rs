@@ -7,3 +7,4 @@ mod listing;
 mod packets;
 mod scale;
 mod table;
+mod trace;

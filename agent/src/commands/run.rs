@@ -26,6 +26,9 @@ use crate::files::Files;
 use crate::health::NodeState;
 use crate::health_ports::HealthPortFailure;
 use crate::index::{Index, Seen};
+use crate::inspect::page::Page;
+use crate::inspect::questions::{self, Questions};
+use crate::inspect::socket::{self, Socket, Witness};
 use crate::localhost_ports::LocalPortFailure;
 use crate::ready::Blocker;
 use crate::serve::Servers;
@@ -89,12 +92,25 @@ pub(crate) fn run(args: RunArgs, out: &mut dyn Write) -> anyhow::Result<()> {
             return agent.once().await;
         }
         sysctls::apply(Path::new("/"), &config)?;
-        let servers = Servers::start(&config, agent.status.clone(), args.metrics_max_services)?;
+        let (asker, questions) = questions::channel();
+        let (node, status) = (config.node_name.clone(), agent.status.clone());
+        let witness = Arc::new(Witness { node, status: status.clone(), asker });
+        let page = args.status_page.then(|| Page::new(witness.clone()));
+        let servers = Servers::start(&config, status, args.metrics_max_services, page)?;
+        let socket = socket::path(args.socket.as_ref());
+        let _socket = socket.and_then(|path| Socket::open(&path, witness));
         agent.status.events.node(Reason::Starting, String::new());
         let taint = client.zip(args.remove_taint);
         let settings = Settings::new(config, file);
-        let outside =
-            Outside { settings, servers, taint, addresses, failed_health, failed_localhost };
+        let outside = Outside {
+            settings,
+            servers,
+            taint,
+            addresses,
+            failed_health,
+            failed_localhost,
+            questions,
+        };
         agent.follow(outside).await
     })
 }
@@ -162,6 +178,8 @@ struct Outside {
     /// Ports that could not be opened.
     failed_health: UnboundedReceiver<HealthPortFailure>,
     failed_localhost: UnboundedReceiver<LocalPortFailure>,
+    /// What people ask.
+    questions: Questions,
 }
 
 impl Agent {
@@ -207,6 +225,7 @@ impl Agent {
                     self.status.events.service(service, reason, failure.to_string());
                 }
                 Some(failure) = outside.failed_localhost.recv() => warn!("{failure}"),
+                Some(question) = outside.questions.recv() => self.engine.answer(question),
                 () = sleep_until(retry.until.unwrap_or_else(Instant::now)), if retry.until.is_some() => {}
             }
             if !complete || !self.engine.is_behind() {

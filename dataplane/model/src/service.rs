@@ -47,6 +47,8 @@ pub struct Service {
     pub external_policy: TrafficPolicy,
     /// How long a client stays with its endpoint after its last connection, in seconds.
     pub affinity: Option<u32>,
+    /// Pods are chosen by labels, so that a controller keeps its slices. Decides nothing; people ask.
+    pub has_selector: bool,
     /// What most Services do not have, so it costs one pointer.
     pub external: Option<Box<External>>,
 }

@@ -20,7 +20,7 @@ fn every_packet_meets_its_fate() {
                     "{family}, {}: {}\nrules met:\n  {}\n{table}",
                     case.name,
                     row.name,
-                    walk.rules.join("\n  ")
+                    walk.rules().join("\n  ")
                 );
                 rows += 1;
             }
