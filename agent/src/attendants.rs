@@ -9,7 +9,7 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc::Sender;
 use zw_model::{Family, NodeContext, Protocol, Service, ServiceKey, Slice};
 use zw_plan::{At, Backend, Desired, Exposure, Frontend, PortRules};
 
@@ -47,8 +47,8 @@ impl Attendants {
     /// Whether this agent keeps up is told to load balancers too.
     pub(crate) fn new(
         status: Arc<Status>,
-        health_failures: UnboundedSender<HealthPortFailure>,
-        localhost_failures: UnboundedSender<LocalPortFailure>,
+        health_failures: Sender<HealthPortFailure>,
+        localhost_failures: Sender<LocalPortFailure>,
     ) -> io::Result<Self> {
         let side = SideRuntime::start("servers")?;
         let runtime = side.handle().clone();

@@ -55,8 +55,8 @@ pub(crate) enum Command {
     Top(TopArgs),
     /// Probe the kernel and the permissions, one line per capability
     Check,
-    /// Remove everything Zoneward put into the kernel
-    Cleanup,
+    /// Remove everything Zoneward put into the kernel, or what kube-proxy left there
+    Cleanup(CleanupArgs),
     /// A dual-stack, three-zone node in private namespaces, with real packets and no cluster
     Demo(DemoArgs),
     /// Score slice-group algorithms
@@ -341,6 +341,14 @@ pub(crate) struct TopArgs {
 
     #[command(flatten)]
     pub(crate) socket: SocketArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CleanupArgs {
+    /// Remove the tables that kube-proxy left instead, and leave Zoneward's own alone. Stop kube-proxy
+    /// first: it would write them again.
+    #[arg(long)]
+    pub(crate) kube_proxy: bool,
 }
 
 #[derive(Debug, Args)]

@@ -2,7 +2,8 @@
 //! changes in one transaction for both families.
 //!
 //! The only part that touches nf_tables. Owns its own table `zoneward` in `ip` and `ip6`; never reads
-//! or writes any other (but for short-lived ones of its own, to probe and to trace), never runs a program.
+//! or writes any other (but for short-lived ones of its own, to probe and to trace, and kube-proxy's, where
+//! it is asked to remove that), never runs a program.
 
 mod error;
 mod flows;
@@ -10,11 +11,13 @@ mod kernel;
 mod live;
 mod nft;
 mod probe;
+mod watch;
 mod writer;
 
 pub use error::{Reaction, WriteError};
 pub use flows::{FlowError, FlowTable, TrackedFlow};
-pub use kernel::{Committed, Kernel, ReadBack};
+pub use kernel::{Committed, Kernel, KubeProxyLeftovers, ReadBack};
 pub use live::{LiveTrace, TraceEvent, TraceKind, TraceVerdict};
 pub use probe::{Capability, probe};
-pub use writer::Writer;
+pub use watch::TableWatch;
+pub use writer::{Tables, Writer};

@@ -5,3 +5,12 @@
 
 mod kernel;
 mod packets;
+mod scale;
+
+// Of the netns tier, whose kernel is this machine's own.
+#[path = "../netns/affinity.rs"]
+mod affinity;
+#[path = "../netns/flows.rs"]
+mod flows;
+
+use zw_tests::vm::inside as on_the_kernel;

@@ -117,15 +117,16 @@ fn get(socket: &Path, target: &str) -> anyhow::Result<Bytes> {
         .build()
         .context("cannot start a runtime")?;
     let asked = runtime.block_on(async { timeout(PATIENCE, exchange(socket, target)).await });
-    asked.unwrap_or_else(|_| Err(anyhow!("no answer within {} s", PATIENCE.as_secs()))).with_context(
-        || {
-            format!(
-                "cannot ask the agent on {} (it answers root on the node it runs on; `--from kernel` \
-                 and `--state` need none)",
-                socket.display()
-            )
-        },
-    )
+    let answer =
+        asked.unwrap_or_else(|_| Err(anyhow!("no answer within {} s", PATIENCE.as_secs())));
+    // Only its words: a pipe that the agent closed is not our own output's, which would be success.
+    answer.map_err(|error| anyhow!("{error:#}")).with_context(|| {
+        format!(
+            "cannot ask the agent on {} (it answers root on the node it runs on; `--from kernel` and \
+             `--state` need none)",
+            socket.display()
+        )
+    })
 }
 
 async fn exchange(socket: &Path, target: &str) -> anyhow::Result<Bytes> {

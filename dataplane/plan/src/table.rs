@@ -162,9 +162,7 @@ impl Table {
             }
         }
         for map in &changes.add_affinity_maps {
-            if self.affinity_maps.insert(map.clone(), BTreeMap::new()).is_some() {
-                return refused(format!("map {map} exists"));
-            }
+            self.affinity_maps.insert(map.clone(), BTreeMap::new());
         }
         for chain in &changes.add_chains {
             if self.chains.insert(chain.name.clone(), chain.clone()).is_some() {
@@ -175,6 +173,12 @@ impl Table {
             if self.chains.insert(chain.name.clone(), chain.clone()).is_none() {
                 return refused(format!("chain {} does not exist", chain.name));
             }
+        }
+        for set in &changes.flush_sets {
+            let Some(elements) = self.elements.get_mut(set) else {
+                return refused(format!("no set {set}"));
+            };
+            elements.clear();
         }
         for (set, elements) in &changes.delete_elements {
             for Element { key, .. } in elements {

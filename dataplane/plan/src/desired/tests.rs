@@ -356,6 +356,19 @@ proptest! {
     }
 
     #[test]
+    fn a_restart_with_nothing_changed_writes_nothing(history in history()) {
+        let mut run = Run::new();
+        for step in history {
+            run.step(step.into_iter().map(|(service, spec)| (key(service), spec)));
+        }
+        let found = actual(&run.tables);
+        let mut fresh = run.fresh();
+        fresh.keep_idle(&found);
+        prop_assert_eq!(bring_to(&fresh, &found), Changes::default());
+        prop_assert_eq!(&tables_of(&fresh), &run.tables, "what lies idle is known");
+    }
+
+    #[test]
     fn a_restart_gives_every_endpoint_its_slot_back(history in history()) {
         let mut run = Run::new();
         for step in history {
