@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::Context;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use hyper::header::{ACCEPT, ALLOW, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -26,6 +26,7 @@ use tracing::{debug, error, info};
 
 use crate::config::{Config, Mode};
 use crate::events::Reason;
+use crate::inspect::page::{self, Page};
 use crate::metrics::connections::{self, Connections};
 use crate::metrics::{OPEN_METRICS, PLAIN, plain};
 use crate::status::Status;
@@ -70,6 +71,7 @@ impl Servers {
         config: &Config,
         status: Arc<Status>,
         most_services: usize,
+        page: Option<Page>,
     ) -> anyhow::Result<Self> {
         let (binds, wanted) = watch::channel(Binds::of(config));
         let (tell, fatal) = mpsc::channel(1);
@@ -78,7 +80,7 @@ impl Servers {
             .build()
             .context("cannot start the servers' runtime")?;
         let connections = Mutex::new(Connections::new(most_services));
-        let state = Arc::new(State { status, mode: config.mode, connections });
+        let state = Arc::new(State { status, mode: config.mode, connections, page });
         thread::Builder::new()
             .name("http".into())
             .spawn(move || {
@@ -110,6 +112,8 @@ struct State {
     status: Arc<Status>,
     mode: Mode,
     connections: Mutex<Connections>,
+    /// Only where it is wanted.
+    page: Option<Page>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -282,7 +286,26 @@ async fn answer(
                 respond(StatusCode::OK, PLAIN, plain(&text))
             }
         }
+        (Server::Metrics, path) if path == "/status" || path.starts_with("/status/") => {
+            status_page(path, request.uri().query().unwrap_or_default(), state).await
+        }
         _ => respond(StatusCode::NOT_FOUND, TEXT, "404 page not found\n".into()),
+    }
+}
+
+async fn status_page(path: &str, query: &str, state: &Arc<State>) -> Response<Full<Bytes>> {
+    let not_found = || respond(StatusCode::NOT_FOUND, TEXT, "404 page not found\n".into());
+    let Some(page) = &state.page else { return not_found() };
+    match path {
+        "/status" => {
+            let mut whole = respond(StatusCode::OK, HTML, page::HTML.into());
+            let policy = hyper::header::HeaderValue::from_static(page::POLICY);
+            whole.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
+            whole
+        }
+        "/status/load.json" => respond(StatusCode::OK, JSON, page.load().await),
+        "/status/explain.json" => respond(StatusCode::OK, JSON, page.explain(query).await),
+        _ => not_found(),
     }
 }
 
@@ -304,6 +327,7 @@ async fn scrape(state: &Arc<State>) -> String {
 }
 
 const JSON: &str = "application/json";
+const HTML: &str = "text/html; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 
 fn ok_if(fine: bool) -> StatusCode {
