@@ -6,6 +6,7 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use ipnet::IpNet;
 use zw_plan::{PlanConfig, Pods};
 
+use crate::commands::controller::ControllerArgs;
 use crate::commands::simulate::SimulateArgs;
 use crate::config::{Flags, IgnoredFlags};
 use crate::metrics::connections::DEFAULT_LIMIT;
@@ -45,6 +46,8 @@ pub(crate) enum Command {
     Cleanup,
     /// A dual-stack, three-zone node in private namespaces, with real packets and no cluster
     Demo(DemoArgs),
+    /// Run the zone-slice controller: publish EndpointSlices per zone
+    Controller(Box<ControllerArgs>),
     /// Score slice-group algorithms
     Simulate(SimulateArgs),
     /// Print the version

@@ -16,6 +16,7 @@ mod flows;
 mod health;
 mod health_ports;
 mod holders;
+mod http;
 mod index;
 mod listen;
 mod localhost_ports;
@@ -64,6 +65,7 @@ fn run(command: Command, out: &mut dyn Write) -> anyhow::Result<()> {
         Command::Check => commands::check::run(out),
         Command::Cleanup => commands::cleanup::run(out),
         Command::Demo(args) => commands::demo::run(args, out),
+        Command::Controller(args) => commands::controller::run(*args),
         Command::Simulate(args) => commands::simulate::run(args, out),
         Command::Version => Ok(writeln!(out, "zoneward {}", env!("CARGO_PKG_VERSION"))?),
         Command::Completions { shell } => {

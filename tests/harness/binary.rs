@@ -63,9 +63,14 @@ pub struct Agent {
 impl Agent {
     /// Starts `zoneward run` with these arguments in a namespace.
     pub fn start(namespace: &Namespace, args: &[&str]) -> Self {
+        Self::start_command(namespace, "run", args)
+    }
+
+    /// Starts another command that keeps running.
+    pub fn start_command(namespace: &Namespace, command: &str, args: &[&str]) -> Self {
         let mut child = namespace.run(|| {
             Command::new(zoneward())
-                .arg("run")
+                .arg(command)
                 .args(args)
                 .stdout(Stdio::null())
                 .stderr(Stdio::piped())
@@ -103,6 +108,12 @@ impl Agent {
     /// Its process.
     pub fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Ends it as a crash does.
+    pub fn kill(&mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it ends");
     }
 
     /// Sends SIGTERM and waits for its end.
