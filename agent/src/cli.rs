@@ -8,6 +8,7 @@ use clap_complete::engine::ArgValueCompleter;
 use ipnet::IpNet;
 use zw_plan::{PlanConfig, Pods};
 
+use crate::commands::controller::ControllerArgs;
 use crate::commands::simulate::SimulateArgs;
 use crate::complete::services;
 use crate::config::{Flags, IgnoredFlags, Mode};
@@ -59,6 +60,8 @@ pub(crate) enum Command {
     Cleanup(CleanupArgs),
     /// A dual-stack, three-zone node in private namespaces, with real packets and no cluster
     Demo(DemoArgs),
+    /// Run the zone-slice controller: publish EndpointSlices per zone
+    Controller(Box<ControllerArgs>),
     /// Score slice-group algorithms
     Simulate(SimulateArgs),
     /// Print the version

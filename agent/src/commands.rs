@@ -2,6 +2,7 @@
 
 pub(crate) mod check;
 pub(crate) mod cleanup;
+pub(crate) mod controller;
 pub(crate) mod demo;
 pub(crate) mod diff;
 pub(crate) mod dump_rules;

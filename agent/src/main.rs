@@ -17,6 +17,7 @@ mod flows;
 mod health;
 mod health_ports;
 mod holders;
+mod http;
 mod index;
 mod inspect;
 mod listen;
@@ -80,6 +81,7 @@ fn run(command: Command, out: &mut dyn Write) -> anyhow::Result<()> {
         Command::Check(args) => commands::check::run(&args, out),
         Command::Cleanup(args) => commands::cleanup::run(args, out),
         Command::Demo(args) => commands::demo::run(args, out),
+        Command::Controller(args) => commands::controller::run(*args),
         Command::Simulate(args) => commands::simulate::run(args, out),
         Command::Version => Ok(writeln!(out, "zoneward {}", env!("CARGO_PKG_VERSION"))?),
         Command::Completions { shell } => complete::print(&shell.to_string(), out),

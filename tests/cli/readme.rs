@@ -10,9 +10,17 @@ use zw_tests::binary::zoneward;
 use crate::command::{Ended, golden};
 
 /// Quoted, but run elsewhere or nowhere; whatever is added needs its reason.
-const NOT_RUN_HERE: [(&str, &str); 3] = [
+const NOT_RUN_HERE: [(&str, &str); 5] = [
     ("cargo run --release -- demo", ".ci/run runs it by itself"),
     ("tests/run", "runs this test"),
+    (
+        "ZW_SCALE_CHANGES=1000 cargo test --release -p zw-controller world -- --nocapture",
+        "tests/run runs these tests",
+    ),
+    (
+        "zoneward controller --dry-run --kubeconfig admin.kubeconfig",
+        "takes a cluster: tests/cluster/zone_controller_scale.rs",
+    ),
     (
         "zoneward simulate --dataset large --algorithm all --plot controller/scores.svg",
         "39 million inputs take too long, and the picture is in the repository",

@@ -224,6 +224,7 @@ fn help_lists_every_command() {
         "check",
         "cleanup",
         "demo",
+        "controller",
         "simulate",
         "version",
         "completions",
