@@ -9,6 +9,8 @@ mod flows;
 mod kernel;
 mod nft;
 mod probe;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod watch;
 mod writer;
 

@@ -15,9 +15,11 @@ mod base;
 mod changes;
 mod config;
 mod desired;
+mod digest;
 mod drift;
 mod element;
 mod frontend;
+mod part;
 mod rules;
 mod ruleset;
 mod select;
@@ -34,12 +36,14 @@ pub mod testing;
 
 pub use adopt::{Actual, ActualChain, ActualTable, bring_to, decode_frontend};
 pub use base::{TABLE, base_table};
-pub use changes::{Changes, TableChanges};
+pub use changes::{Changes, Place, TableChanges};
 pub use config::{Balance, PlanConfig, Pods};
 pub use desired::{Contested, Desired};
+pub use digest::{Digest, SetDigest, TableDigest};
 pub use drift::{ChainDrift, Drift, TableDrift};
 pub use element::{Data, Element, Key, Value, decode};
 pub use frontend::{At, Frontend};
+pub use part::Part;
 pub use ruleset::{
     Chain, Field, Hook, HookKind, HookPoint, Interface, Rule, SetData, SetDef, Statement,
 };
