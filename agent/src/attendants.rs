@@ -43,6 +43,13 @@ pub(crate) struct Attendants {
 #[derive(Debug, Default)]
 pub(crate) struct Before(BTreeSet<Frontend>);
 
+impl Before {
+    /// Takes in what other Services had.
+    pub(crate) fn absorb(&mut self, Before(others): Before) {
+        self.0.extend(others);
+    }
+}
+
 impl Attendants {
     /// Whether this agent keeps up is told to load balancers too.
     pub(crate) fn new(

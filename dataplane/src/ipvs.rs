@@ -173,7 +173,7 @@ fn encode(settings: &ServerSettings) -> Encoded {
 }
 
 fn refused(object: String, errno: i32, message: Option<String>) -> WriteError {
-    WriteError::Refused { object, message, source: io::Error::from_raw_os_error(errno) }
+    WriteError::Refused { object, message, part: None, source: io::Error::from_raw_os_error(errno) }
 }
 
 fn failed(what: &str, error: Error) -> WriteError {

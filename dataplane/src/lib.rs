@@ -14,6 +14,8 @@ mod kernel;
 mod live;
 mod nft;
 mod probe;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod watch;
 mod writer;
 

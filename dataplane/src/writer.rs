@@ -4,7 +4,7 @@
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
-use zw_plan::Changes;
+use zw_plan::{Changes, Element, Place};
 
 use crate::error::WriteError;
 use crate::kernel::{Committed, ReadBack};
@@ -17,6 +17,9 @@ const WAITING: usize = 4;
 pub trait Tables {
     /// Reads our tables: names, fingerprints and elements, all of one generation.
     fn read_back(&mut self) -> Result<ReadBack, WriteError>;
+
+    /// Single elements as they are, in this order. Not of sets of ranges, which have none by a key.
+    fn elements(&mut self, at: &[Place]) -> Result<Vec<Option<Element>>, WriteError>;
 
     /// Applies changes, all or nothing. `generation`: only if the ruleset is still that one. A change
     /// computed from a full read needs it; a small one need not, because the elements it names refuse

@@ -2,6 +2,7 @@
 
 mod settings;
 
+use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use crate::addresses::Addresses;
 use crate::attendants::Attendants;
 use crate::cli::RunArgs;
 use crate::cluster::Cluster;
+use crate::compare::Comparison;
 use crate::config::{Config, ConfigError, ConfigFile, Difference, Mode};
 use crate::events::{Events, Reason};
 use crate::files::Files;
@@ -35,7 +37,7 @@ use crate::serve::Servers;
 use crate::status::Status;
 use crate::sync::Engine;
 use crate::watch::{Received, connect};
-use crate::{sysctls, taint};
+use crate::{panics, sysctls, taint};
 use settings::{Settings, tell_ignored};
 
 /// How long after a failed sync the next try is made, doubling up to the longest.
@@ -65,6 +67,7 @@ pub(crate) fn run(args: RunArgs, out: &mut dyn Write) -> anyhow::Result<()> {
         }
         return Ok(sysctls::apply(Path::new("/"), &config)?);
     }
+    panics::end_the_process();
     let mut kernel = open_kernel(&config).map_err(with_advice)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -123,9 +126,10 @@ pub(crate) fn run(args: RunArgs, out: &mut dyn Write) -> anyhow::Result<()> {
         let taint = client.zip(args.remove_taint);
         let settings = Settings::new(config, file);
         let failed = (failed_health, failed_localhost);
-        agent
-            .follow(Outside { settings, servers, taint, addresses, tables, failed, questions })
-            .await
+        let comparison = Comparison::new(agent.engine.commits());
+        let outside =
+            Outside { settings, servers, taint, addresses, tables, comparison, failed, questions };
+        agent.follow(outside).await
     })
 }
 
@@ -211,6 +215,7 @@ struct Outside {
     addresses: Addresses,
     /// What others do to our tables.
     tables: TableWatch,
+    comparison: Comparison,
     /// Ports that could not be opened.
     failed: (Receiver<HealthPortFailure>, Receiver<LocalPortFailure>),
     /// What people ask.
@@ -224,7 +229,11 @@ impl Agent {
                 bail!(BadInput(format!("nothing in {} could be read", files.path().display())));
             }
         }
-        self.engine.sync().await.map_err(with_advice)
+        self.engine.sync().await.map_err(with_advice)?;
+        while self.engine.due(Instant::now()).is_some_and(|due| due <= Instant::now()) {
+            self.engine.sync().await.map_err(with_advice)?;
+        }
+        Ok(())
     }
 
     async fn follow(&mut self, mut outside: Outside) -> anyhow::Result<()> {
@@ -249,7 +258,7 @@ impl Agent {
         drains.set_missed_tick_behavior(MissedTickBehavior::Delay);
         self.status.wait_for(self.source.waiting_for());
         loop {
-            let due = retry.until.or_else(|| self.engine.due(Instant::now()));
+            let due = retry.until.or_else(|| self.engine.due(Instant::now())).filter(|_| complete);
             tokio::select! {
                 now = self.source.changed(self.engine.index()) => self.took_in(&mut complete, now),
                 difference = outside.settings.changed() => self.reconfigure(outside, &difference),
@@ -258,6 +267,7 @@ impl Agent {
                     self.engine.set_addresses(outside.addresses.local());
                 }
                 drift = outside.tables.changed() => self.engine.drifted(drift),
+                digest = outside.comparison.read() => self.engine.compared(digest),
                 Some(failure) = outside.failed.0.recv() => {
                     warn!("{failure}");
                     let (service, reason) =
@@ -271,6 +281,9 @@ impl Agent {
             }
             if !complete {
                 continue;
+            }
+            if self.engine.is_unsure() {
+                outside.comparison.hasten();
             }
             let now = Instant::now();
             if self.engine.is_behind() {
@@ -350,7 +363,34 @@ impl Retry {
     fn postpone(&mut self) -> Duration {
         let wait = self.wait.map_or(FIRST_RETRY, |wait| (wait * 2).min(LONGEST_RETRY));
         self.wait = Some(wait);
+        let wait = jittered(wait);
         self.until = Some(Instant::now() + wait);
         wait
+    }
+}
+
+/// Up to a quarter more or less, so that nodes that failed together do not try again together.
+fn jittered(wait: Duration) -> Duration {
+    let quarter = wait / 4;
+    // Of a random number only the last bits are needed.
+    let random = (RandomState::new().hash_one(0) % 1024) as u32;
+    wait - quarter + quarter * 2 * random / 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retries_wait_longer_each_time_up_to_a_bound_and_never_the_same() {
+        let mut retry = Retry::default();
+        let waits: Vec<Duration> = (0..40).map(|_| retry.postpone()).collect();
+        for (at, wait) in waits.iter().enumerate() {
+            let plain = (FIRST_RETRY * 2u32.pow(at.min(10) as u32)).min(LONGEST_RETRY);
+            assert!(*wait >= plain * 3 / 4 && *wait <= plain * 5 / 4, "{at}: {wait:?}");
+        }
+        let last: std::collections::BTreeSet<&Duration> = waits[10..].iter().collect();
+        assert!(last.len() > 1, "{waits:?}");
+        assert!(retry.not_yet());
     }
 }

@@ -68,7 +68,8 @@ impl Planned {
             addresses
         });
         let service_ranges = service_ranges.unwrap_or_else(|| index.service_ranges());
-        let surroundings = Surroundings { node_addresses, service_ranges };
+        let surroundings =
+            Surroundings { node_addresses, service_ranges, ..Surroundings::default() };
         let mut desired = Desired::new(plan, surroundings);
         desired.load(index.service_keys().filter_map(|key| {
             let (service, slices) = index.service(key)?;

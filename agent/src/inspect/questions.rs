@@ -185,6 +185,7 @@ pub(crate) struct Circumstances {
     masquerade_mark: u32,
     masquerade_all: bool,
     round_robin: bool,
+    ipvs: bool,
     pods: PodsTold,
 }
 
@@ -211,6 +212,7 @@ fn head(index: &Index, around: &Around) -> Value {
         masquerade_mark: plan.masquerade_mark,
         masquerade_all: plan.masquerade_all,
         round_robin: plan.balance == Balance::RoundRobin,
+        ipvs: plan.ipvs.is_some(),
         pods: match &plan.pods {
             Pods::Ranges(ranges) => PodsTold::Ranges(texts(ranges)),
             Pods::Bridge(name) => PodsTold::Bridge(name.clone()),
@@ -241,6 +243,7 @@ impl Circumstances {
             masquerade_all: self.masquerade_all,
             any_node_address: families.collect::<Vec<Family>>(),
             balance: if self.round_robin { Balance::RoundRobin } else { Balance::Random },
+            ipvs: self.ipvs.then(Default::default),
         };
         super::planned::Settings {
             plan,

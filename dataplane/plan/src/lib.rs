@@ -15,10 +15,12 @@ mod base;
 mod changes;
 mod config;
 mod desired;
+mod digest;
 mod drift;
 mod element;
 mod frontend;
 mod ipvs;
+mod part;
 mod rules;
 mod ruleset;
 mod select;
@@ -35,9 +37,10 @@ pub mod testing;
 
 pub use adopt::{Actual, ActualChain, ActualTable, bring_to, decode_frontend};
 pub use base::{TABLE, base_table};
-pub use changes::{Changes, TableChanges};
+pub use changes::{Changes, Place, TableChanges};
 pub use config::{Balance, PlanConfig, Pods};
 pub use desired::{Contested, Desired};
+pub use digest::{Digest, SetDigest, TableDigest};
 pub use drift::{ChainDrift, Drift, TableDrift};
 pub use element::{Data, Element, Key, Value, decode};
 pub use frontend::{At, Frontend};
@@ -45,6 +48,7 @@ pub use ipvs::{
     ActualIpvs, ActualServer, Draining, Drains, IpvsChanges, Operation, Operations, ServerSettings,
     VirtualKey, VirtualServer,
 };
+pub use part::Part;
 pub use ruleset::{
     Chain, Field, Hook, HookKind, HookPoint, Interface, Rule, SetData, SetDef, Statement,
 };

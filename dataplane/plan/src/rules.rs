@@ -71,6 +71,15 @@ impl PortRules {
         Element { key: self.frontend.key().slot(slot), data: data(backend), comment: None }
     }
 
+    /// All elements that are its own.
+    pub(crate) fn all(&self, ipvs: bool) -> impl Iterator<Item = (SetName, Element)> {
+        let lists = self.lists(ipvs).into_iter().flat_map(move |(set, backends)| {
+            let slots = (0..).zip(backends);
+            slots.map(move |(slot, backend)| (set, self.endpoint(slot, backend)))
+        });
+        self.heads(ipvs).into_iter().chain(lists)
+    }
+
     /// Elements that other frontends may have too.
     pub(crate) fn shared(&self, ipvs: bool) -> BTreeSet<(SetName, Key)> {
         let local = self.backends.iter().chain(self.local()).filter(|backend| backend.local);

@@ -1,5 +1,5 @@
 //! One family's table in memory, with the kernel's manners: all of a transaction or nothing, no
-//! adding what is there, no deleting what is not or is still referred to. Stands in for the kernel in
+//! adding elements that are there, no deleting what is not or is still referred to. Stands in for the kernel in
 //! tests, carries the walker's packets, and prints as nft text.
 
 mod show;
@@ -161,13 +161,12 @@ impl Table {
                 return refused(format!("set {} exists", set.name));
             }
         }
+        // Maps and chains that are there stay; a map loses its clients, a chain its rules to the new ones.
         for map in &changes.add_affinity_maps {
             self.affinity_maps.insert(map.clone(), BTreeMap::new());
         }
         for chain in &changes.add_chains {
-            if self.chains.insert(chain.name.clone(), chain.clone()).is_some() {
-                return refused(format!("chain {} exists", chain.name));
-            }
+            self.chains.insert(chain.name.clone(), chain.clone());
         }
         for chain in &changes.rewrite_chains {
             if self.chains.insert(chain.name.clone(), chain.clone()).is_none() {

@@ -57,7 +57,7 @@ impl Ipvs {
                 // Without it nothing can leave with the node's address.
                 Err(source) if name == "conntrack" => {
                     let object = format!("{} = {value}", path.display());
-                    return Err(WriteError::Refused { object, message: None, source });
+                    return Err(WriteError::Refused { object, message: None, part: None, source });
                 }
                 Err(error) => warn!(file = %path.display(), %error, "left as it is"),
             }

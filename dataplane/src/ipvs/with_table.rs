@@ -1,6 +1,6 @@
 //! The table and IPVS together, as the sync loop sees them.
 
-use zw_plan::Changes;
+use zw_plan::{Changes, Element, Place};
 
 use super::Ipvs;
 use crate::error::WriteError;
@@ -57,6 +57,10 @@ impl Tables for WithIpvs {
             self.ipvs.set_link(false)?;
         }
         Ok(committed)
+    }
+
+    fn elements(&mut self, at: &[Place]) -> Result<Vec<Option<Element>>, WriteError> {
+        self.table.elements(at)
     }
 
     fn drain(&mut self) -> Result<bool, WriteError> {

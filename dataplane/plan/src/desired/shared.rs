@@ -187,6 +187,14 @@ impl Shared {
         }
     }
 
+    /// Forgets one shape, if nobody uses it.
+    pub(super) fn drop_idle(&mut self, family: Family, shape: Shape) {
+        let key = (family, shape);
+        if self.idle.remove(&key) {
+            self.shapes.remove(&key);
+        }
+    }
+
     /// Nothing lies idle after a fresh start.
     pub(super) fn forget_idle(&mut self) {
         self.idle.clear();

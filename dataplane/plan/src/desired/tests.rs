@@ -16,8 +16,9 @@ use super::shared::IDLE_SHAPES;
 use super::{Contested, Desired};
 use crate::adopt::{Actual, bring_to};
 use crate::base::base_table;
-use crate::changes::{Changes, TableChanges};
+use crate::changes::{Changes, Place, TableChanges};
 use crate::config::{PlanConfig, Pods};
+use crate::digest::{Digest, SetDigest, TableDigest};
 use crate::element::{Data, Element, Key};
 use crate::frontend::Frontend;
 use crate::ruleset::{Chain, Statement};
@@ -283,7 +284,29 @@ impl Run {
             assert_eq!(*table, Table::of(&self.desired, family).unwrap(), "as it is remembered");
         }
         assert_eq!(bring_to(&self.desired, &actual(&self.tables)).tables, BTreeMap::new());
+        assert_eq!(self.desired.differences(&digest(&self.tables)), [""; 0]);
     }
+}
+
+/// As the kernel would tell it.
+fn digest(tables: &[Table; 2]) -> Digest {
+    let table = |table: &Table| {
+        let read = table.read_back();
+        let sets = read.sets.iter().map(|(set, elements)| {
+            let mut digest = SetDigest::default();
+            elements.values().for_each(|element| digest.add(element));
+            (*set, digest)
+        });
+        let digest = TableDigest {
+            sets: sets.collect(),
+            note: read.note.clone(),
+            chains: read.chains.clone(),
+            affinity_maps: read.affinity_maps.keys().cloned().collect(),
+            ..TableDigest::default()
+        };
+        (table.family, digest)
+    };
+    Digest { tables: tables.iter().map(table).collect() }
 }
 
 /// The chains that elements go to.
@@ -335,6 +358,52 @@ fn frontend(last: u8) -> Frontend {
 }
 
 proptest! {
+    #[test]
+    fn changes_that_were_not_sent_go_with_the_next(steps in history()) {
+        let mut run = Run::new();
+        let mut tables = run.tables.clone();
+        let mut unsent = Changes::default();
+        for (at, step) in steps.into_iter().enumerate() {
+            let step = step.into_iter().map(|(service, spec)| (key(service), spec));
+            unsent = unsent.then(run.step(step));
+            // Every third fails.
+            if at % 3 != 0 {
+                tables = applied(&tables, &std::mem::take(&mut unsent));
+                prop_assert_eq!(&tables, &run.tables);
+            }
+        }
+        prop_assert_eq!(applied(&tables, &unsent), run.tables);
+    }
+
+    #[test]
+    fn what_is_left_of_changes_follows_from_what_is_there(steps in history(), landed in any::<bool>()) {
+        let mut run = Run::new();
+        for step in steps {
+            let before = run.tables.clone();
+            let changes = run.step(step.into_iter().map(|(service, spec)| (key(service), spec)));
+            let is = if landed { &run.tables } else { &before };
+            let element = |(family, set, key): &Place| {
+                let table = is.iter().find(|table| table.family == *family)?;
+                table.elements.get(set)?.get(key).cloned()
+            };
+            let found: Vec<_> = changes.places().into_iter().map(|at| (at, element(&at))).collect();
+            let left = run.desired.resume(changes.clone(), found);
+            let mut is = is.clone();
+            for table in &mut is {
+                let Some(left) = left.tables.get(&table.family) else { continue };
+                // What was swept already cannot be again, and the sweep is no part of the transaction.
+                let mut left = left.clone();
+                left.delete_chains.retain(|chain| table.chains.contains_key(chain));
+                left.forget_others.retain(|map, _| table.affinity_maps.contains_key(map));
+                table.apply(&left).unwrap();
+            }
+            prop_assert_eq!(&is, &run.tables);
+            if landed && !changes.places().iter().any(|(_, set, _)| set.def().ranges) {
+                prop_assert_eq!(left.element_operations(), 0);
+            }
+        }
+    }
+
     #[test]
     fn any_history_ends_in_the_same_table_as_a_fresh_start(history in history()) {
         let mut run = Run::new();
