@@ -25,6 +25,7 @@ use crate::around::Around;
 use crate::attendants::Attendants;
 use crate::config::Config;
 use crate::index::{Changed, Index, Touched};
+use crate::inspect::questions::Question;
 use crate::metrics::SyncReport;
 use crate::status::Status;
 use pace::Pace;
@@ -100,6 +101,11 @@ impl Engine {
     /// The objects; changes take effect at the next sync.
     pub(crate) fn index(&mut self) -> &mut Index {
         &mut self.index
+    }
+
+    /// Answers somebody who asks what should be in the kernel.
+    pub(crate) fn answer(&self, question: Question) {
+        question.answer(&self.index, &self.desired, &self.around);
     }
 
     /// Takes over settings; the next sync brings them into force.

@@ -67,7 +67,7 @@ impl KernelPlane {
         let table = Table::of(&desired, family).expect("a plan that applies");
         let complain = |row: &Row, got: String| {
             let walk = walk_with(&table, &servers, &NODE.addresses(family), row.packet(family));
-            let met = walk.rules.join("\n    ");
+            let met = walk.rules().join("\n    ");
             let what = format!("{} -> {}/{}", row.from, row.to, row.protocol);
             format!(
                 "{family}, {}: {}\n  {what}\n  {got}\n  rules met:\n    {met}",

@@ -26,6 +26,9 @@ use crate::files::Files;
 use crate::health::NodeState;
 use crate::health_ports::HealthPortFailure;
 use crate::index::{Index, Seen};
+use crate::inspect::page::Page;
+use crate::inspect::questions::{self, Questions};
+use crate::inspect::socket::{self, Socket, Witness};
 use crate::localhost_ports::LocalPortFailure;
 use crate::ready::Blocker;
 use crate::serve::Servers;
@@ -109,12 +112,20 @@ pub(crate) fn run(args: RunArgs, out: &mut dyn Write) -> anyhow::Result<()> {
         let mut agent = Agent { source, engine, status };
         let Some(tables) = tables else { return agent.once().await };
         sysctls::apply(Path::new("/"), &config)?;
-        let servers = Servers::start(&config, agent.status.clone(), args.metrics_max_services)?;
+        let (asker, questions) = questions::channel();
+        let (node, status) = (config.node_name.clone(), agent.status.clone());
+        let witness = Arc::new(Witness { node, status: status.clone(), asker });
+        let page = args.status_page.then(|| Page::new(witness.clone()));
+        let servers = Servers::start(&config, status, args.metrics_max_services, page)?;
+        let socket = socket::path(args.socket.as_ref());
+        let _socket = socket.and_then(|path| Socket::open(&path, witness));
         agent.status.events.node(Reason::Starting, String::new());
         let taint = client.zip(args.remove_taint);
         let settings = Settings::new(config, file);
         let failed = (failed_health, failed_localhost);
-        agent.follow(Outside { settings, servers, taint, addresses, tables, failed }).await
+        agent
+            .follow(Outside { settings, servers, taint, addresses, tables, failed, questions })
+            .await
     })
 }
 
@@ -202,6 +213,8 @@ struct Outside {
     tables: TableWatch,
     /// Ports that could not be opened.
     failed: (Receiver<HealthPortFailure>, Receiver<LocalPortFailure>),
+    /// What people ask.
+    questions: Questions,
 }
 
 impl Agent {
@@ -253,6 +266,7 @@ impl Agent {
                 }
                 Some(failure) = outside.failed.1.recv() => warn!("{failure}"),
                 _ = drains.tick(), if by_ipvs => self.engine.drain().await,
+                Some(question) = outside.questions.recv() => self.engine.answer(question),
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
             }
             if !complete {

@@ -58,6 +58,7 @@ pub(super) fn convert(raw: raw::Service<'_>, problems: &mut Problems) -> Result<
         external_policy,
         affinity: affinity(spec, problems),
         scheduler: scheduler(&raw, problems),
+        has_selector: spec.selector.is_some(),
         external: external(&raw, kind, external_policy, &cluster_ips, problems),
         cluster_ips,
     };

@@ -49,6 +49,8 @@ pub struct Service {
     pub affinity: Option<u32>,
     /// In the ipvs mode, how its connections are spread; otherwise, as the operator says.
     pub scheduler: Option<Scheduler>,
+    /// Pods are chosen by labels, so that a controller keeps its slices. Decides nothing; people ask.
+    pub has_selector: bool,
     /// What most Services do not have, so it costs one pointer.
     pub external: Option<Box<External>>,
 }

@@ -54,5 +54,5 @@ pub use sets::{SetName, sets};
 pub use shape::{AFFINITY, AFFINITY_SIZE, Shape};
 pub use slots::assign;
 pub use surroundings::Surroundings;
-pub use table::{ApplyError, Table, show_key};
-pub use walk::{Fate, Origin, Outcome, Packet, Walk, walk, walk_with};
+pub use table::{ApplyError, Table, show_element, show_key};
+pub use walk::{Fate, Origin, Outcome, Packet, Step, Walk, Way, walk, walk_with};

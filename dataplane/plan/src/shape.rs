@@ -100,8 +100,16 @@ impl Shape {
         }
     }
 
+    /// How long it remembers a client, in seconds.
+    pub fn timeout(&self) -> Option<u32> {
+        match self {
+            Shape::Pick(pick) => pick.sticky.as_ref().map(|sticky| sticky.timeout),
+            Shape::Remember(remember) => Some(remember.sticky.timeout),
+        }
+    }
+
     /// It belongs to one Service port alone.
-    pub(crate) fn is_sticky(&self) -> bool {
+    pub fn is_sticky(&self) -> bool {
         self.affinity_map().is_some()
     }
 

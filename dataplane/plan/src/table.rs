@@ -17,7 +17,7 @@ use crate::element::{Data, Element, Key};
 use crate::ruleset::{Chain, Statement};
 use crate::sets::SetName;
 use crate::shape::Shape;
-pub use show::show_key;
+pub use show::{show_element, show_key};
 
 /// A table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -128,6 +128,16 @@ impl Table {
         let (chains, elements, affinity_maps) =
             (chains.collect(), elements.collect(), maps.collect());
         Self { family, chains, elements, affinity_maps, note: Some(note), unknown }
+    }
+
+    /// A chain that was read back and whose rules are not those this version writes.
+    pub fn is_unknown(&self, chain: &str) -> bool {
+        self.unknown.contains(chain)
+    }
+
+    /// All of these.
+    pub fn unknown_chains(&self) -> impl Iterator<Item = &str> {
+        self.unknown.iter().map(String::as_str)
     }
 
     /// The table is there.

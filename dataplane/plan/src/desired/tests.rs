@@ -157,6 +157,7 @@ fn plan(key: &ServiceKey, spec: &Spec, desired: &Desired) -> ServiceRules {
             .collect(),
         internal_policy: policy(spec.features.internal_local),
         external_policy: policy(spec.features.external_local),
+        has_selector: false,
         affinity: spec.features.affinity,
         scheduler: None,
         external: Some(Box::new(external(spec.features))),
@@ -166,6 +167,7 @@ fn plan(key: &ServiceKey, spec: &Spec, desired: &Desired) -> ServiceRules {
         service: key.clone(),
         family,
         scope: Scope::Everyone,
+        managed_by: None,
         ports: ports
             .iter()
             .map(|(name, protocol, port)| SlicePort {

@@ -135,6 +135,7 @@ impl World {
             service,
             family: self.family,
             scope: Scope::Everyone,
+            managed_by: None,
             ports: ports
                 .iter()
                 .map(|(name, protocol, port)| SlicePort {

@@ -20,7 +20,7 @@ fn every_packet_meets_its_fate() {
                     "{family}, {}: {}\nrules met:\n  {}\n{table}",
                     case.name,
                     row.name,
-                    walk.rules.join("\n  ")
+                    walk.rules().join("\n  ")
                 );
                 rows += 1;
             }
@@ -46,7 +46,7 @@ fn in_the_ipvs_mode_every_packet_meets_the_same_fate() {
                     "{family}, {}: {}\nrules met:\n  {}\n{servers:?}\n{table}",
                     case.name,
                     row.name,
-                    walk.rules.join("\n  ")
+                    walk.rules().join("\n  ")
                 );
                 rows += 1;
             }
