@@ -10,7 +10,9 @@ use crate::config::Mode;
 
 pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let mut capabilities = probe();
-    capabilities.extend(probe_ipvs(args.mode == Some(Mode::Ipvs)));
+    if args.mode == Some(Mode::Ipvs) {
+        capabilities.extend(probe_ipvs());
+    }
     let width = capabilities.iter().map(|capability| capability.name.len()).max().unwrap_or(0);
     for capability in &capabilities {
         let answer = match &capability.missing {

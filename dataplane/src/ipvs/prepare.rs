@@ -126,24 +126,8 @@ fn missing(what: &str, module: &str) -> WriteError {
     WriteError::NoIpvs { what: what.into(), module: module.into() }
 }
 
-/// What the ipvs mode needs, one answer each. `required`: it is asked for.
-pub fn probe_ipvs(required: bool) -> Vec<Capability> {
-    let answer = |name: &str, outcome: Result<(), WriteError>| {
-        Capability {
-        name: name.into(),
-        missing: outcome.err().map(|error| match &error {
-            WriteError::NoIpvs { module, .. } => format!(
-                "not loaded; run `modprobe {module}` on the node, and name it in /etc/modules-load.d \
-                 for the next start (for --mode ipvs only)"
-            ),
-            WriteError::Refused { source, .. } if source.raw_os_error() == Some(EPERM) => {
-                "not permitted; IPVS wants root's NET_ADMIN outside of any user namespace".into()
-            }
-            error => format!("{error}: {}", std::error::Error::source(error).map_or_else(String::new, ToString::to_string)),
-        }),
-        required,
-    }
-    };
+/// What the ipvs mode needs, one answer each.
+pub fn probe_ipvs() -> Vec<Capability> {
     let servers = match Socket::open() {
         Ok(Some(mut socket)) => {
             let info = socket.info().map(|_| ()).map_err(|error| failed("IPVS", error));
@@ -153,6 +137,28 @@ pub fn probe_ipvs(required: bool) -> Vec<Capability> {
         Err(error) => Err(failed("IPVS", error)),
     };
     vec![answer("IPVS", servers), answer("dummy interfaces", try_dummy())]
+}
+
+fn answer(name: &str, outcome: Result<(), WriteError>) -> Capability {
+    let missing = outcome.err().map(|error| why(&error));
+    Capability { name: name.into(), missing, required: true }
+}
+
+/// Why something is missing, and how to get it.
+fn why(error: &WriteError) -> String {
+    match error {
+        WriteError::NoIpvs { module, .. } => format!(
+            "not loaded; run `modprobe {module}` on the node, and name it in /etc/modules-load.d for \
+             the next start"
+        ),
+        WriteError::Refused { source, .. } if source.raw_os_error() == Some(EPERM) => {
+            "not permitted; IPVS wants root's NET_ADMIN outside of any user namespace".into()
+        }
+        error => match std::error::Error::source(error) {
+            Some(cause) => format!("{error}: {cause}"),
+            None => error.to_string(),
+        },
+    }
 }
 
 /// An interface that lives for a moment.
