@@ -9,7 +9,7 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc::Sender;
 use zw_model::{Family, NodeContext, Protocol, Service, ServiceKey, Slice};
 use zw_plan::{At, Backend, Desired, Exposure, Frontend, PortRules};
 
@@ -47,8 +47,8 @@ impl Attendants {
     /// Whether this agent keeps up is told to load balancers too.
     pub(crate) fn new(
         status: Arc<Status>,
-        health_failures: UnboundedSender<HealthPortFailure>,
-        localhost_failures: UnboundedSender<LocalPortFailure>,
+        health_failures: Sender<HealthPortFailure>,
+        localhost_failures: Sender<LocalPortFailure>,
     ) -> io::Result<Self> {
         let side = SideRuntime::start("servers")?;
         let runtime = side.handle().clone();
@@ -146,7 +146,7 @@ impl Attendants {
                 let lacks = |rules: &PortRules| {
                     let answering = match (&rules.exposure, policy) {
                         (Exposure::Cluster, Policy::Internal) => &rules.backends,
-                        (Exposure::ExternalLocal { local }, Policy::External) => local,
+                        (Exposure::ExternalLocal { local, .. }, Policy::External) => local,
                         _ => return false,
                     };
                     let of_family = rules.frontend.family() == family;
@@ -178,7 +178,7 @@ impl Attendants {
         let addresses = |backends: &[Backend]| backends.iter().map(|b| b.addr).collect();
         let backends = self.on_localhost.contains(&frontend.family).then(|| Backends {
             addrs: match &rules.exposure {
-                Exposure::ExternalLocal { local } => addresses(local),
+                Exposure::ExternalLocal { local, .. } => addresses(local),
                 _ => addresses(&rules.backends),
             },
             affinity: service.affinity.map(|seconds| Duration::from_secs(seconds.into())),

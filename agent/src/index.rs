@@ -5,6 +5,7 @@
 //! of what a watch brings.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -156,9 +157,24 @@ impl Index {
     pub(crate) fn observe_node(&mut self, node: &Node) {
         self.eligible = Some(node.eligible);
         if (&self.node.addresses, &self.node.pod_ranges) != (&node.addresses, &node.pod_ranges) {
+            if self.node.addresses != node.addresses {
+                self.touch_restricted();
+            }
             self.node.addresses.clone_from(&node.addresses);
             self.node.pod_ranges.clone_from(&node.pod_ranges);
             self.changed.surroundings = true;
+        }
+    }
+
+    /// Whom a load balancer's source ranges let in depends on the node's addresses.
+    fn touch_restricted(&mut self) {
+        let restricted = |entry: &Entry| {
+            let external = entry.service.as_ref().and_then(|service| service.external.as_deref());
+            external.is_some_and(|external| !external.source_ranges.is_empty())
+        };
+        let services = self.services.iter().filter(|(_, entry)| restricted(entry));
+        for key in services.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
+            self.touch(&key);
         }
     }
 
@@ -210,6 +226,15 @@ impl Index {
     /// Every Service that is known.
     pub(crate) fn service_keys(&self) -> impl Iterator<Item = &ServiceKey> {
         self.services.iter().filter(|(_, entry)| entry.service.is_some()).map(|(key, _)| key)
+    }
+
+    /// The same from somewhere on.
+    pub(crate) fn service_keys_from(
+        &self,
+        from: Bound<&ServiceKey>,
+    ) -> impl Iterator<Item = &ServiceKey> {
+        let rest = self.services.range::<ServiceKey, _>((from, Bound::Unbounded));
+        rest.filter(|(_, entry)| entry.service.is_some()).map(|(key, _)| key)
     }
 
     /// This node.

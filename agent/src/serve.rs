@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::Context;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
+use hyper::header::CONTENT_SECURITY_POLICY;
 use hyper::{Request, Response, StatusCode};
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
@@ -20,6 +21,7 @@ use tracing::{debug, error, info};
 use crate::config::{Config, Mode};
 use crate::events::Reason;
 use crate::http::{JSON, TEXT, accept, listen, metrics, not_found, ok_if, respond};
+use crate::inspect::page::{self, Page};
 use crate::metrics::connections::{self, Connections};
 use crate::status::Status;
 
@@ -53,6 +55,7 @@ impl Servers {
         config: &Config,
         status: Arc<Status>,
         most_services: usize,
+        page: Option<Page>,
     ) -> anyhow::Result<Self> {
         let (binds, wanted) = watch::channel(Binds::of(config));
         let (tell, fatal) = mpsc::channel(1);
@@ -61,7 +64,7 @@ impl Servers {
             .build()
             .context("cannot start the servers' runtime")?;
         let connections = Mutex::new(Connections::new(most_services));
-        let state = Arc::new(State { status, mode: config.mode, connections });
+        let state = Arc::new(State { status, mode: config.mode, connections, page });
         thread::Builder::new()
             .name("http".into())
             .spawn(move || {
@@ -93,6 +96,8 @@ struct State {
     status: Arc<Status>,
     mode: Mode,
     connections: Mutex<Connections>,
+    /// Only where it is wanted.
+    page: Option<Page>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -198,6 +203,26 @@ async fn answer(
         }
         (Server::Metrics, "/configz") => respond(StatusCode::OK, JSON, status.config().to_string()),
         (Server::Metrics, "/metrics") => metrics(request, scrape(state).await),
+        (Server::Metrics, path) if path == "/status" || path.starts_with("/status/") => {
+            status_page(path, request.uri().query().unwrap_or_default(), state).await
+        }
+        _ => not_found(),
+    }
+}
+
+const HTML: &str = "text/html; charset=utf-8";
+
+async fn status_page(path: &str, query: &str, state: &Arc<State>) -> Response<Full<Bytes>> {
+    let Some(page) = &state.page else { return not_found() };
+    match path {
+        "/status" => {
+            let mut whole = respond(StatusCode::OK, HTML, page::HTML.into());
+            let policy = hyper::header::HeaderValue::from_static(page::POLICY);
+            whole.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
+            whole
+        }
+        "/status/load.json" => respond(StatusCode::OK, JSON, page.load().await),
+        "/status/explain.json" => respond(StatusCode::OK, JSON, page.explain(query).await),
         _ => not_found(),
     }
 }

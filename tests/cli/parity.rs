@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use zw_model::Family;
-use zw_plan::testing::cases;
+use zw_plan::testing::{cases, sctp_cases};
 
 fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
@@ -50,7 +50,8 @@ fn every_row_of_the_comparison_with_kube_proxy_names_tests_that_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let page = fs::read_to_string(root.join("dataplane/README.md")).unwrap();
     let tests = tests_in(root);
-    let cases: BTreeSet<&str> = cases(Family::V4).iter().map(|case| case.name).collect();
+    let cases = cases(Family::V4).into_iter().chain(sctp_cases(Family::V4));
+    let cases: BTreeSet<&str> = cases.map(|case| case.name).collect();
 
     let start = page.find("## In kube-proxy's place").expect("the comparison");
     let end = page[start..].find("\n## What costs what").expect("the next chapter");

@@ -89,13 +89,19 @@ fn every_command_in_a_readme_works_as_it_stands() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut quoted = String::new();
     let mut run = Vec::new();
-    for file in ["README.md", "controller/README.md", "dataplane/README.md", "tests/README.md"] {
+    for file in [
+        "README.md",
+        "agent/README.md",
+        "controller/README.md",
+        "dataplane/README.md",
+        "tests/README.md",
+    ] {
         let markdown =
             fs::read_to_string(root.join(file)).unwrap_or_else(|e| panic!("{file}: {e}"));
         run.extend(blocks(&markdown).iter().flat_map(|block| run_block(block)));
         quoted += &markdown;
     }
-    for verb in ["check", "run", "dump-rules", "cleanup"] {
+    for verb in ["check", "run", "dump-rules", "explain", "trace", "diff", "top", "cleanup"] {
         let shown = run.iter().any(|line| line.starts_with(&format!("zoneward {verb}")));
         assert!(shown, "no README shows how to use {verb}: {run:#?}");
     }

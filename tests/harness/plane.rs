@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use zw_dataplane::Kernel;
+use zw_dataplane::{Ipvs, IpvsOptions, Kernel, Tables, WithIpvs};
 use zw_lab::{Answer, Lab};
 use zw_model::{Family, Protocol};
 use zw_plan::testing::{Case, HOSTS, NODE, Row, SERVED, Want, host, second_address};
-use zw_plan::{Table, bring_to, walk};
+use zw_plan::{Desired, Table, bring_to, walk_with};
 
 /// Long enough for an answer on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -19,6 +19,9 @@ const SILENCE: Duration = Duration::from_millis(300);
 pub struct KernelPlane {
     lab: Lab,
 }
+
+/// Cases follow each other at once.
+const DRAIN: Duration = Duration::ZERO;
 
 /// One answer: who, on which port, and whom he saw.
 type Seen = (String, u16, IpAddr);
@@ -41,6 +44,15 @@ impl KernelPlane {
         Self { lab }
     }
 
+    /// The same, and every pod serves them over SCTP too. Needs a kernel that has it.
+    pub fn with_sctp() -> Self {
+        let mut plane = Self::new();
+        for host in HOSTS.into_iter().filter(|host| host.node.is_some()) {
+            plane.lab.serve_sctp(host.name, &SERVED).expect("SCTP servers");
+        }
+        plane
+    }
+
     /// The network.
     pub fn lab(&self) -> &Lab {
         &self.lab
@@ -50,16 +62,12 @@ impl KernelPlane {
     pub fn check(&self, case: &Case) -> Vec<String> {
         let family = case.world.family;
         let desired = case.world.desired();
-        self.lab.node().run(|| {
-            let mut kernel = Kernel::open().expect("nf_tables");
-            let read = kernel.read_back().expect("the table");
-            let changes = bring_to(&desired, &read.actual);
-            kernel.commit(&changes, read.generation).expect("the kernel takes the case's rules");
-        });
+        self.lab.node().run(|| load(&desired));
+        let servers = desired.virtual_servers();
         let table = Table::of(&desired, family).expect("a plan that applies");
         let complain = |row: &Row, got: String| {
-            let met =
-                walk(&table, &NODE.addresses(family), row.packet(family)).rules.join("\n    ");
+            let walk = walk_with(&table, &servers, &NODE.addresses(family), row.packet(family));
+            let met = walk.rules().join("\n    ");
             let what = format!("{} -> {}/{}", row.from, row.to, row.protocol);
             format!(
                 "{family}, {}: {}\n  {what}\n  {got}\n  rules met:\n    {met}",
@@ -129,6 +137,38 @@ impl KernelPlane {
     }
 }
 
+/// Runs cases in both families, and says how many rows that were.
+///
+/// # Panics
+/// If a packet met another fate than its row says; names all of them.
+pub fn check_all(plane: &KernelPlane, cases: impl Fn(Family) -> Vec<Case>) -> usize {
+    let mut rows = 0;
+    let mut failures = Vec::new();
+    for case in Family::BOTH.into_iter().flat_map(cases) {
+        rows += case.rows.len();
+        failures.extend(plane.check(&case));
+    }
+    assert!(failures.is_empty(), "{} of {rows} rows:\n\n{}", failures.len(), failures.join("\n\n"));
+    rows
+}
+
+/// Brings this network namespace's kernel to what is desired, in whichever mode.
+///
+/// # Panics
+/// If the kernel does not take it.
+pub fn load(desired: &Desired) {
+    let mut ipvs = Ipvs::open(DRAIN).expect("netlink");
+    if desired.by_ipvs() {
+        ipvs.prepare(&IpvsOptions::default()).expect("a kernel with IPVS");
+    }
+    let mut kernel = WithIpvs::new(Kernel::open().expect("nf_tables"), ipvs);
+    let read = kernel.read_back().expect("the table");
+    let changes = bring_to(desired, &read.actual);
+    kernel.commit(&changes, read.generation).expect("the kernel takes the case's rules");
+    // Nobody is waited for: the next case begins with what it says.
+    kernel.ipvs().drain().expect("IPVS");
+}
+
 impl Default for KernelPlane {
     fn default() -> Self {
         Self::new()
@@ -140,7 +180,7 @@ pub fn lab_protocol(protocol: Protocol) -> zw_lab::Protocol {
     match protocol {
         Protocol::Tcp => zw_lab::Protocol::Tcp,
         Protocol::Udp => zw_lab::Protocol::Udp,
-        Protocol::Sctp => unreachable!("the lab has no SCTP"),
+        Protocol::Sctp => zw_lab::Protocol::Sctp,
     }
 }
 

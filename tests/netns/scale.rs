@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 
 use zw_lab::Namespace;
 use zw_netlink::nft::{Batch, Element, ElementData, Family, SetData, SetSpec, Socket, TypeOf};
-use zw_tests::binary::Agent;
+use zw_tests::binary::{Agent, field};
 use zw_tests::cluster::Shape;
 
-use crate::table::{field, generation, once};
+use crate::table::{generation, once};
 
 const SHAPE: Shape = Shape { services: 5_000, endpoints: 50 };
 
 /// The kernel's own time for as many elements of the same kind, in one transaction.
-fn raw_insertion(elements: usize) -> Duration {
+pub(crate) fn raw_insertion(elements: usize) -> Duration {
     let namespace = Namespace::new().unwrap();
     namespace.run(|| {
         let set = SetSpec {

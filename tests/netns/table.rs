@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use zw_lab::Namespace;
-use zw_tests::binary::{Agent, eventually, run_in, text, tool_in};
+use zw_tests::binary::{Agent, eventually, field, run_in, text, tool_in};
 use zw_tests::cluster::{Shape, dual_stack};
 
 pub(crate) fn state(text: &str) -> tempfile::TempDir {
@@ -49,13 +49,6 @@ pub(crate) fn listing(namespace: &Namespace) -> String {
 
 pub(crate) fn generation(namespace: &Namespace) -> u32 {
     namespace.run(|| zw_dataplane::Kernel::open().unwrap().generation().unwrap())
-}
-
-/// A number in a log line, such as `elements=5`.
-pub(crate) fn field(line: &str, name: &str) -> f64 {
-    let value =
-        line.split(&format!("{name}=")).nth(1).unwrap_or_else(|| panic!("no {name} in {line}"));
-    value.split_whitespace().next().unwrap().parse().unwrap()
 }
 
 #[test]
@@ -187,6 +180,24 @@ fn cleanup_removes_our_tables_and_no_others() {
     assert_eq!(listing(&namespace), "table ip strangers {\n}\n");
     let again = run_in(&namespace, &["cleanup"]);
     assert_eq!((again.status.code(), text(&again.stdout)), (Some(0), "nothing to remove\n".into()));
+}
+
+#[test]
+fn rules_of_kube_proxy_in_other_modes_are_told_and_left_alone() {
+    let namespace = Namespace::new().unwrap();
+    let theirs = "table ip nat {
+	chain KUBE-SERVICES {
+	}
+}
+";
+    assert!(tool_in(&namespace, "nft", &["-f", "-"], theirs).status.success());
+    let output = run_in(&namespace, &["cleanup", "--kube-proxy"]);
+    assert!(output.status.success());
+    let said = text(&output.stdout);
+    let want =
+        "not removed: rules of its iptables mode in the IPv4 table nat: run kube-proxy --cleanup\n";
+    assert_eq!(said, want);
+    assert_eq!(listing(&namespace), theirs);
 }
 
 #[test]

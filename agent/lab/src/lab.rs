@@ -115,6 +115,19 @@ impl Lab {
         Ok(())
     }
 
+    /// Makes a host answer at every address of a range, such as `10.128.0.0/10`, at no cost per address.
+    /// A server that listens on all addresses listens there too, a UDP server of [`Lab::serve`] answers
+    /// from another.
+    pub fn add_range(&mut self, host: &str, network: IpAddr, prefix: u8) -> Result<(), LabError> {
+        let node = self.node.namespace.clone();
+        let target = self.find_mut(host)?;
+        target.namespace.run(|| links::add_local_range((network, prefix)))?;
+        if host != NODE {
+            node.run(|| links::add_range_route(&target.link, (network, prefix), FAR))?;
+        }
+        Ok(())
+    }
+
     /// The namespace of the node.
     pub fn node(&self) -> &Namespace {
         &self.node.namespace
@@ -136,10 +149,19 @@ impl Lab {
     /// datagram. They run until [`Lab::stop_serving`] or until the lab is dropped.
     pub fn serve(&mut self, host: &str, ports: &[u16]) -> Result<(), LabError> {
         let target = self.find_mut(host)?;
-        let places = server::everywhere(ports, &target.addresses);
+        let mut places = server::everywhere(&[Protocol::Tcp, Protocol::Udp], ports);
+        places.extend(server::on(ports, &target.addresses));
         let server = Server::start(host, &target.namespace, places)?;
         target.servers.push(server);
         target.ports.extend_from_slice(ports);
+        Ok(())
+    }
+
+    /// The same over SCTP, where the kernel has it: a server that answers like a TCP one.
+    pub fn serve_sctp(&mut self, host: &str, ports: &[u16]) -> Result<(), LabError> {
+        let target = self.find_mut(host)?;
+        let places = server::everywhere(&[Protocol::Sctp], ports);
+        target.servers.push(Server::start(host, &target.namespace, places)?);
         Ok(())
     }
 
@@ -198,7 +220,8 @@ impl Lab {
     /// never [`Answer::Answered`]; `patience` also holds for every [`Held::say`].
     pub fn open(&self, from: &str, to: SocketAddr, patience: Duration) -> Result<Held, Answer> {
         let host = self.find(from).ok_or_else(|| nobody(from))?;
-        let held = probe::open(&host.sockets, to, patience).map_err(probe::Trouble::answer)?;
+        let held = probe::open(&host.sockets, to, Protocol::Tcp, patience)
+            .map_err(probe::Trouble::answer)?;
         match held.greeting() {
             Answer::Answered { .. } => Ok(held),
             other => Err(other.clone()),

@@ -3,35 +3,38 @@
 mod settings;
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, bail};
 use kube::Client;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio::time::{Instant, sleep_until};
+use tokio::sync::mpsc::{Receiver, channel};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tracing::{debug, error, info, warn};
-use zw_dataplane::{Reaction, WriteError, Writer};
+use zw_dataplane::{Ipvs, IpvsOptions, Kernel, Reaction, TableWatch, WithIpvs, WriteError, Writer};
 
 use crate::BadInput;
 use crate::addresses::Addresses;
 use crate::attendants::Attendants;
 use crate::cli::RunArgs;
 use crate::cluster::Cluster;
-use crate::config::{ConfigError, ConfigFile, Difference};
+use crate::config::{Config, ConfigError, ConfigFile, Difference, Mode};
 use crate::events::{Events, Reason};
 use crate::files::Files;
 use crate::health::NodeState;
 use crate::health_ports::HealthPortFailure;
 use crate::index::{Index, Seen};
+use crate::inspect::page::Page;
+use crate::inspect::questions::{self, Questions};
+use crate::inspect::socket::{self, Socket, Witness};
 use crate::localhost_ports::LocalPortFailure;
 use crate::ready::Blocker;
 use crate::serve::Servers;
 use crate::status::Status;
 use crate::sync::Engine;
-use crate::watch::connect;
+use crate::watch::{Received, connect};
 use crate::{sysctls, taint};
 use settings::{Settings, tell_ignored};
 
@@ -39,9 +42,17 @@ use settings::{Settings, tell_ignored};
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
 
+/// How many ports that could not be opened may wait to be told.
+const FAILURES: usize = 256;
+
+/// In the ipvs mode, how long an endpoint that is used no longer keeps the connections it has, and how
+/// often it is asked whether it has any.
+const LONGEST_DRAIN: Duration = Duration::from_secs(15 * 60);
+const LOOK_AT_DRAINS: Duration = Duration::from_secs(2);
+
 pub(crate) fn run(args: RunArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     if args.cleanup {
-        return super::cleanup::run(out);
+        return super::cleanup::own(out);
     }
     let mut file = ConfigFile::new(args.config, args.flags);
     let loaded = file.load().map_err(|error| unusable(&file, &error))?;
@@ -49,53 +60,72 @@ pub(crate) fn run(args: RunArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     debug!(config = %config.show(), "configured");
     tell_ignored(args.ignored.given().into_iter().chain(loaded.ignored));
     if args.init_only {
+        if config.mode == Mode::Ipvs {
+            Ipvs::set_sysctls().map_err(with_advice)?;
+        }
         return Ok(sysctls::apply(Path::new("/"), &config)?);
     }
-    let writer = Writer::start().map_err(with_advice)?;
+    let mut kernel = open_kernel(&config).map_err(with_advice)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
     runtime.block_on(async {
-        let connected = match &args.state {
-            Some(_) => None,
-            None => Some(connect(config.kubeconfig.as_deref(), config.master.as_deref()).await?),
+        let from = match args.state {
+            Some(path) => From::Files(path),
+            None => {
+                let (kubeconfig, master) = (config.kubeconfig.as_deref(), config.master.as_deref());
+                let (client, received) = connect(kubeconfig, master).await?;
+                From::Cluster(client, received)
+            }
         };
-        let (client, received) = connected.unzip();
+        let client = match &from {
+            From::Files(_) => None,
+            From::Cluster(client, _) => Some(client.clone()),
+        };
         // Who programs once and ends has nobody to tell, and leaves the kernel's settings alone.
         let events = match &client {
             Some(client) if !args.once => Events::start(client.clone(), &config.node_name),
             _ => Events::default(),
         };
         let status = Arc::new(Status::new(&config, events));
-        let source = match (args.state, client.clone().zip(received)) {
-            (None, Some((client, received))) => {
+        let source = match from {
+            From::Files(path) => Source::Files(Files::new(path, status.clone())),
+            From::Cluster(client, received) => {
                 let cluster = Cluster::new(client, received, &config.node_name, status.clone());
                 Source::Cluster(Box::new(cluster))
             }
-            (path, _) => Source::Files(Files::new(path.unwrap_or_default(), status.clone())),
         };
         let index = Index::new(&config.node_name).ignore_triggers_before(SystemTime::now());
         let addresses = Addresses::follow().await?;
-        let (health_failures, failed_health) = unbounded_channel();
-        let (localhost_failures, failed_localhost) = unbounded_channel();
+        let (health_failures, failed_health) = channel(FAILURES);
+        let (localhost_failures, failed_localhost) = channel(FAILURES);
         let asked = status.clone();
         let attendants = Attendants::new(asked, health_failures, localhost_failures)
             .context("cannot start a thread for servers")?;
         let local = addresses.local();
+        // Before the table is read: what anybody does to it after that is told.
+        let tables = (!args.once).then(|| TableWatch::start(kernel.table())).transpose();
+        let tables = tables.map_err(with_advice)?;
+        let writer = Writer::start(kernel)?;
         let engine = Engine::new(index, config.clone(), local, attendants, writer, status.clone());
         let mut agent = Agent { source, engine, status };
-        if args.once {
-            return agent.once().await;
-        }
+        let Some(tables) = tables else { return agent.once().await };
         sysctls::apply(Path::new("/"), &config)?;
-        let servers = Servers::start(&config, agent.status.clone(), args.metrics_max_services)?;
+        let (asker, questions) = questions::channel();
+        let (node, status) = (config.node_name.clone(), agent.status.clone());
+        let witness = Arc::new(Witness { node, status: status.clone(), asker });
+        let page = args.status_page.then(|| Page::new(witness.clone()));
+        let servers = Servers::start(&config, status, args.metrics_max_services, page)?;
+        let socket = socket::path(args.socket.as_ref());
+        let _socket = socket.and_then(|path| Socket::open(&path, witness));
         agent.status.events.node(Reason::Starting, String::new());
         let taint = client.zip(args.remove_taint);
         let settings = Settings::new(config, file);
-        let outside =
-            Outside { settings, servers, taint, addresses, failed_health, failed_localhost };
-        agent.follow(outside).await
+        let failed = (failed_health, failed_localhost);
+        agent
+            .follow(Outside { settings, servers, taint, addresses, tables, failed, questions })
+            .await
     })
 }
 
@@ -105,6 +135,20 @@ fn unusable(file: &ConfigFile, error: &ConfigError) -> BadInput {
         Some(path) => BadInput(format!("cannot use the configuration {}: {error}", path.display())),
         None => BadInput(error.to_string()),
     }
+}
+
+/// The kernel, with all that the mode needs of it. What the other mode left goes with the first sync.
+fn open_kernel(config: &Config) -> Result<WithIpvs, WriteError> {
+    let table = Kernel::open()?;
+    let mut ipvs = Ipvs::open(LONGEST_DRAIN)?;
+    if config.mode == Mode::Ipvs {
+        let seconds = |time: Duration| u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
+        let Config { ipvs: settings, .. } = config;
+        let timeouts =
+            [settings.tcp_timeout, settings.tcp_fin_timeout, settings.udp_timeout].map(seconds);
+        ipvs.prepare(&IpvsOptions { scheduler: settings.scheduler(), timeouts })?;
+    }
+    Ok(WithIpvs::new(table, ipvs))
 }
 
 /// Adds how to get what is missing.
@@ -118,6 +162,12 @@ pub(crate) fn with_advice(error: WriteError) -> anyhow::Error {
         );
     }
     error
+}
+
+/// Where Services are to come from.
+enum From {
+    Files(PathBuf),
+    Cluster(Client, Received),
 }
 
 /// Where Services come from.
@@ -159,9 +209,12 @@ struct Outside {
     /// A taint to remove once the node is ready, and who does it.
     taint: Option<(Client, String)>,
     addresses: Addresses,
+    /// What others do to our tables.
+    tables: TableWatch,
     /// Ports that could not be opened.
-    failed_health: UnboundedReceiver<HealthPortFailure>,
-    failed_localhost: UnboundedReceiver<LocalPortFailure>,
+    failed: (Receiver<HealthPortFailure>, Receiver<LocalPortFailure>),
+    /// What people ask.
+    questions: Questions,
 }
 
 impl Agent {
@@ -191,8 +244,12 @@ impl Agent {
     async fn work(&mut self, outside: &mut Outside) -> anyhow::Result<()> {
         let mut retry = Retry::default();
         let mut complete = false;
+        let by_ipvs = outside.settings.config.mode == Mode::Ipvs;
+        let mut drains = interval(LOOK_AT_DRAINS);
+        drains.set_missed_tick_behavior(MissedTickBehavior::Delay);
         self.status.wait_for(self.source.waiting_for());
         loop {
+            let due = retry.until.or_else(|| self.engine.due(Instant::now()));
             tokio::select! {
                 now = self.source.changed(self.engine.index()) => self.took_in(&mut complete, now),
                 difference = outside.settings.changed() => self.reconfigure(outside, &difference),
@@ -200,19 +257,27 @@ impl Agent {
                 _ = outside.addresses.changed() => {
                     self.engine.set_addresses(outside.addresses.local());
                 }
-                Some(failure) = outside.failed_health.recv() => {
+                drift = outside.tables.changed() => self.engine.drifted(drift),
+                Some(failure) = outside.failed.0.recv() => {
                     warn!("{failure}");
                     let (service, reason) =
                         (&failure.service, Reason::FailedToStartServiceHealthcheck);
                     self.status.events.service(service, reason, failure.to_string());
                 }
-                Some(failure) = outside.failed_localhost.recv() => warn!("{failure}"),
-                () = sleep_until(retry.until.unwrap_or_else(Instant::now)), if retry.until.is_some() => {}
+                Some(failure) = outside.failed.1.recv() => warn!("{failure}"),
+                _ = drains.tick(), if by_ipvs => self.engine.drain().await,
+                Some(question) = outside.questions.recv() => self.engine.answer(question),
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
             }
-            if !complete || !self.engine.is_behind() {
+            if !complete {
                 continue;
             }
-            self.status.queued();
+            let now = Instant::now();
+            if self.engine.is_behind() {
+                self.status.queued();
+            } else if self.engine.due(now).is_none_or(|due| due > now) {
+                continue;
+            }
             if retry.not_yet() {
                 continue;
             }

@@ -24,14 +24,18 @@ impl RawSocket {
     /// bytes as `receive_buffer` may queue up before they are read; where we may not have that many,
     /// as many as the system lets us.
     pub(crate) fn open(receive_buffer: libc::c_int) -> Result<Self, Error> {
+        Self::open_to(libc::NETLINK_NETFILTER, receive_buffer)
+    }
+
+    /// The same to another of netlink's protocols.
+    pub(crate) fn open_to(
+        protocol: libc::c_int,
+        receive_buffer: libc::c_int,
+    ) -> Result<Self, Error> {
         // SAFETY: no pointers; the result is checked.
         #[allow(unsafe_code)]
         let fd = unsafe {
-            libc::socket(
-                libc::AF_NETLINK,
-                libc::SOCK_RAW | libc::SOCK_CLOEXEC,
-                libc::NETLINK_NETFILTER,
-            )
+            libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, protocol)
         };
         if fd < 0 {
             return Err(last("open"));
@@ -83,6 +87,12 @@ impl RawSocket {
         }
         socket.port = address.nl_pid;
         Ok(socket)
+    }
+
+    /// Another descriptor of the same socket.
+    pub(crate) fn duplicate(&self) -> Result<Self, Error> {
+        let fd = self.fd.try_clone().map_err(|e| error("duplicate", e))?;
+        Ok(Self { fd, port: self.port, send_buffer: self.send_buffer })
     }
 
     /// The number the kernel knows this socket by, unique in its network namespace.

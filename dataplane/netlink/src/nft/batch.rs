@@ -81,6 +81,14 @@ impl Batch {
         })
     }
 
+    /// `add table ip t { flags owner; }`: it goes when this socket is closed, however that comes about.
+    pub fn add_owned_table(&mut self, family: Family, table: &str) -> OpId {
+        self.single(NFT_MSG_NEWTABLE, NLM_F_CREATE, family, |buf, _| {
+            attr::put_str(buf, NFTA_TABLE_NAME, table);
+            attr::put_u32(buf, NFTA_TABLE_FLAGS, NFT_TABLE_F_OWNER);
+        })
+    }
+
     /// `delete table ip t`, with all it holds.
     pub fn delete_table(&mut self, family: Family, table: &str) -> OpId {
         self.single(NFT_MSG_DELTABLE, 0, family, |buf, _| {
@@ -213,6 +221,14 @@ impl Batch {
         let element = Element { key, key_end: None, data: None, timeout: None, comment: None };
         self.elements(NFT_MSG_DELSETELEM, family, table, set, |buf| {
             element.encode_interval(buf, end);
+        })
+    }
+
+    /// `flush set ip t s`: deletes all its elements, those added earlier in this batch too.
+    pub fn flush_set(&mut self, family: Family, table: &str, set: &str) -> OpId {
+        self.single(NFT_MSG_DELSETELEM, 0, family, |buf, _| {
+            attr::put_str(buf, NFTA_SET_ELEM_LIST_TABLE, table);
+            attr::put_str(buf, NFTA_SET_ELEM_LIST_SET, set);
         })
     }
 

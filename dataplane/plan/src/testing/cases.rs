@@ -2,7 +2,10 @@
 
 mod external;
 mod odd_addresses;
+mod sctp;
 mod settings;
+
+pub use sctp::sctp_cases;
 
 use std::net::SocketAddr;
 
@@ -75,7 +78,7 @@ fn both(one: Want, other: Want) -> Want {
     }
 }
 
-/// Every case, in one family.
+/// Every case, in one family, of TCP and UDP.
 pub fn cases(family: Family) -> Vec<Case> {
     let mut cases = basics(family);
     cases.extend(conditions(family));
