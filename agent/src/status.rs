@@ -1,6 +1,8 @@
 //! What the rest of the agent reports of itself, and the servers tell: one handle for health, readiness,
 //! metrics and events. Here the clock is read; the rules are in the modules it joins.
 
+pub(crate) mod recent;
+
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -14,12 +16,14 @@ use crate::events::{Events, Reason};
 use crate::health::{Health, NodeState, Now};
 use crate::metrics::{Code, Metrics, Rejected, Stage, SyncReport};
 use crate::ready::{Blocker, Ready};
+use recent::Recent;
 
 /// The handle; shared by the sync loop, the sources and the servers.
 #[derive(Debug)]
 pub(crate) struct Status {
     pub(crate) metrics: Metrics,
     pub(crate) events: Events,
+    pub(crate) recent: Recent,
     started: Instant,
     health: Mutex<Health>,
     ready: Mutex<Ready>,
@@ -31,6 +35,7 @@ impl Status {
         Self {
             metrics: Metrics::new(),
             events,
+            recent: Recent::default(),
             started: Instant::now(),
             health: Mutex::new(Health::new(config.sync_period)),
             ready: Mutex::default(),
@@ -81,6 +86,7 @@ impl Status {
             lock(&self.health).written(family, now);
         }
         self.metrics.synced(report, now.wall);
+        self.recent.synced(report);
         if lock(&self.ready).synced() {
             self.metrics.ready_after(self.started.elapsed());
         }
@@ -93,6 +99,10 @@ impl Status {
             _ => None,
         };
         self.metrics.sync_failed(refused.is_some());
+        self.recent.failed(chain(error));
+        if refused.is_some() {
+            self.recent.complain(chain(error));
+        }
         if let Some(service) = refused.and_then(|object| service_of(object)) {
             let message = format!("not programmed on this node: {}", chain(error));
             self.events.service(&service, Reason::RulesRefused, message);

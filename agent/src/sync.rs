@@ -25,6 +25,7 @@ use crate::around::Around;
 use crate::attendants::Attendants;
 use crate::config::Config;
 use crate::index::{Changed, Index, Touched};
+use crate::inspect::questions::Question;
 use crate::metrics::SyncReport;
 use crate::status::Status;
 use pace::Pace;
@@ -102,6 +103,11 @@ impl Engine {
         &mut self.index
     }
 
+    /// Answers somebody who asks what should be in the kernel.
+    pub(crate) fn answer(&self, question: Question) {
+        question.answer(&self.index, &self.desired, &self.around);
+    }
+
     /// Takes over settings; the next sync brings them into force.
     pub(crate) fn set_config(&mut self, config: Config) {
         self.config = config;
@@ -122,6 +128,16 @@ impl Engine {
     /// Whether something from outside waits for the next sync.
     pub(crate) fn is_behind(&self) -> bool {
         self.in_doubt || self.look_around || self.index.is_changed()
+    }
+
+    /// Lets endpoints go that were left by IPVS and have no connections any more.
+    pub(crate) async fn drain(&self) {
+        match on_kernel(&self.writer, |tables| tables.drain()).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) | Err(error) => {
+                warn!(error = &error as &dyn std::error::Error, "real servers stay for now");
+            }
+        }
     }
 
     /// When there is something to do without anything new from outside.

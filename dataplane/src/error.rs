@@ -22,11 +22,23 @@ pub enum WriteError {
          (`zoneward check` tells more)"
     )]
     NoNfTables,
+    /// The ipvs mode cannot work here.
+    #[error(
+        "the ipvs mode needs {what}, and this kernel does not have it loaded: run `modprobe {module}` \
+         on the node, and name the module in /etc/modules-load.d for the next start, or use the mode \
+         nftables"
+    )]
+    NoIpvs {
+        /// What is missing.
+        what: String,
+        /// The module that brings it.
+        module: String,
+    },
     /// Somebody changed the ruleset between reading and writing; nothing landed.
     #[error("the ruleset changed while it was compared")]
     Overtaken,
     /// The transaction may have landed or not.
-    #[error("cannot talk to nf_tables")]
+    #[error("cannot talk to the kernel")]
     Socket(#[source] zw_netlink::Error),
     /// The thread that talks to the kernel is gone.
     #[error("the kernel writer has ended")]
@@ -59,7 +71,7 @@ impl WriteError {
                 _ => Reaction::Resync,
             },
             Self::Overtaken | Self::Socket(_) => Reaction::Resync,
-            Self::WriterGone | Self::NoNfTables => Reaction::Fatal,
+            Self::WriterGone | Self::NoNfTables | Self::NoIpvs { .. } => Reaction::Fatal,
         }
     }
 

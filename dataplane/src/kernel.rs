@@ -237,7 +237,7 @@ fn retrying<T>(what: &str, mut read: impl FnMut() -> Result<T, Error>) -> Result
     }
 }
 
-fn reading(what: &str, error: Error) -> WriteError {
+pub(crate) fn reading(what: &str, error: Error) -> WriteError {
     match error {
         Error::Refused { errno, message, .. } => WriteError::Refused {
             object: format!("access to {what}"),

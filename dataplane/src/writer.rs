@@ -26,6 +26,11 @@ pub trait Tables {
         changes: &Changes,
         generation: Option<u32>,
     ) -> Result<Committed, WriteError>;
+
+    /// Lets real servers of IPVS go that have no connections left; says whether any are still leaving.
+    fn drain(&mut self) -> Result<bool, WriteError> {
+        Ok(false)
+    }
 }
 
 type Job = Box<dyn FnOnce(&mut dyn Tables) + Send>;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use zw_dataplane::Kernel;
 use zw_lab::{Answer, Protocol};
-use zw_model::{External, Family};
+use zw_model::{External, Family, ServiceKey};
 use zw_plan::testing::{NODE, World};
 use zw_plan::{Desired, bring_to};
 use zw_tests::plane::{KernelPlane, vip};
@@ -95,6 +95,35 @@ fn a_client_stays_with_its_endpoint_at_every_address_through_changes_and_restart
                     "{family}: {client} was with {was}, is with {now}"
                 );
             }
+        }
+    });
+}
+
+/// What is not used any more is deleted in a second transaction, and the kernel may refuse that.
+#[test]
+fn a_service_that_comes_back_knows_no_client_even_where_its_map_was_left_behind() {
+    on_the_kernel(|| {
+        let plane = KernelPlane::new();
+        for family in Family::BOTH {
+            let mut desired = world(family, &["zone-b"], 10_800).desired();
+            bring(&plane, &desired);
+            assert_eq!(the_one(&plane, family, "client"), "zone-b");
+
+            let key = ServiceKey::new("web", "api");
+            let mut goes = desired.update([(key.clone(), None)]);
+            for table in goes.tables.values_mut() {
+                let left = table.delete_sets.len() + table.delete_chains.len();
+                assert!(left > 0, "{family}: something to leave behind");
+                (table.delete_sets, table.delete_chains) = Default::default();
+            }
+            let back = world(family, &["zone-c"], 10_800).desired();
+            let comes = desired.update([(key.clone(), back.service(&key).cloned())]);
+            plane.lab().node().run(|| {
+                let mut kernel = Kernel::open().unwrap();
+                kernel.commit(&goes, None).unwrap();
+                kernel.commit(&comes, None).unwrap();
+            });
+            assert_eq!(the_one(&plane, family, "client"), "zone-c");
         }
     });
 }

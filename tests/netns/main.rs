@@ -11,6 +11,7 @@ mod restart;
 mod scale;
 mod storm;
 mod table;
+mod trace;
 
 /// Runs a test's body here. The vm tier has the same tests, and runs them on another kernel.
 fn on_the_kernel(test: impl FnOnce()) {

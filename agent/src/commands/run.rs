@@ -11,21 +11,24 @@ use anyhow::{Context, bail};
 use kube::Client;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{Receiver, channel};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tracing::{debug, error, info, warn};
-use zw_dataplane::{Kernel, Reaction, TableWatch, WriteError, Writer};
+use zw_dataplane::{Ipvs, IpvsOptions, Kernel, Reaction, TableWatch, WithIpvs, WriteError, Writer};
 
 use crate::BadInput;
 use crate::addresses::Addresses;
 use crate::attendants::Attendants;
 use crate::cli::RunArgs;
 use crate::cluster::Cluster;
-use crate::config::{ConfigError, ConfigFile, Difference};
+use crate::config::{Config, ConfigError, ConfigFile, Difference, Mode};
 use crate::events::{Events, Reason};
 use crate::files::Files;
 use crate::health::NodeState;
 use crate::health_ports::HealthPortFailure;
 use crate::index::{Index, Seen};
+use crate::inspect::page::Page;
+use crate::inspect::questions::{self, Questions};
+use crate::inspect::socket::{self, Socket, Witness};
 use crate::localhost_ports::LocalPortFailure;
 use crate::ready::Blocker;
 use crate::serve::Servers;
@@ -42,6 +45,11 @@ const LONGEST_RETRY: Duration = Duration::from_secs(30);
 /// How many ports that could not be opened may wait to be told.
 const FAILURES: usize = 256;
 
+/// In the ipvs mode, how long an endpoint that is used no longer keeps the connections it has, and how
+/// often it is asked whether it has any.
+const LONGEST_DRAIN: Duration = Duration::from_secs(15 * 60);
+const LOOK_AT_DRAINS: Duration = Duration::from_secs(2);
+
 pub(crate) fn run(args: RunArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     if args.cleanup {
         return super::cleanup::own(out);
@@ -52,9 +60,12 @@ pub(crate) fn run(args: RunArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     debug!(config = %config.show(), "configured");
     tell_ignored(args.ignored.given().into_iter().chain(loaded.ignored));
     if args.init_only {
+        if config.mode == Mode::Ipvs {
+            Ipvs::set_sysctls().map_err(with_advice)?;
+        }
         return Ok(sysctls::apply(Path::new("/"), &config)?);
     }
-    let mut kernel = Kernel::open().map_err(with_advice)?;
+    let mut kernel = open_kernel(&config).map_err(with_advice)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -94,19 +105,27 @@ pub(crate) fn run(args: RunArgs, out: &mut dyn Write) -> anyhow::Result<()> {
             .context("cannot start a thread for servers")?;
         let local = addresses.local();
         // Before the table is read: what anybody does to it after that is told.
-        let tables = (!args.once).then(|| TableWatch::start(&mut kernel)).transpose();
+        let tables = (!args.once).then(|| TableWatch::start(kernel.table())).transpose();
         let tables = tables.map_err(with_advice)?;
         let writer = Writer::start(kernel)?;
         let engine = Engine::new(index, config.clone(), local, attendants, writer, status.clone());
         let mut agent = Agent { source, engine, status };
         let Some(tables) = tables else { return agent.once().await };
         sysctls::apply(Path::new("/"), &config)?;
-        let servers = Servers::start(&config, agent.status.clone(), args.metrics_max_services)?;
+        let (asker, questions) = questions::channel();
+        let (node, status) = (config.node_name.clone(), agent.status.clone());
+        let witness = Arc::new(Witness { node, status: status.clone(), asker });
+        let page = args.status_page.then(|| Page::new(witness.clone()));
+        let servers = Servers::start(&config, status, args.metrics_max_services, page)?;
+        let socket = socket::path(args.socket.as_ref());
+        let _socket = socket.and_then(|path| Socket::open(&path, witness));
         agent.status.events.node(Reason::Starting, String::new());
         let taint = client.zip(args.remove_taint);
         let settings = Settings::new(config, file);
         let failed = (failed_health, failed_localhost);
-        agent.follow(Outside { settings, servers, taint, addresses, tables, failed }).await
+        agent
+            .follow(Outside { settings, servers, taint, addresses, tables, failed, questions })
+            .await
     })
 }
 
@@ -116,6 +135,20 @@ fn unusable(file: &ConfigFile, error: &ConfigError) -> BadInput {
         Some(path) => BadInput(format!("cannot use the configuration {}: {error}", path.display())),
         None => BadInput(error.to_string()),
     }
+}
+
+/// The kernel, with all that the mode needs of it. What the other mode left goes with the first sync.
+fn open_kernel(config: &Config) -> Result<WithIpvs, WriteError> {
+    let table = Kernel::open()?;
+    let mut ipvs = Ipvs::open(LONGEST_DRAIN)?;
+    if config.mode == Mode::Ipvs {
+        let seconds = |time: Duration| u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
+        let Config { ipvs: settings, .. } = config;
+        let timeouts =
+            [settings.tcp_timeout, settings.tcp_fin_timeout, settings.udp_timeout].map(seconds);
+        ipvs.prepare(&IpvsOptions { scheduler: settings.scheduler(), timeouts })?;
+    }
+    Ok(WithIpvs::new(table, ipvs))
 }
 
 /// Adds how to get what is missing.
@@ -180,6 +213,8 @@ struct Outside {
     tables: TableWatch,
     /// Ports that could not be opened.
     failed: (Receiver<HealthPortFailure>, Receiver<LocalPortFailure>),
+    /// What people ask.
+    questions: Questions,
 }
 
 impl Agent {
@@ -209,6 +244,9 @@ impl Agent {
     async fn work(&mut self, outside: &mut Outside) -> anyhow::Result<()> {
         let mut retry = Retry::default();
         let mut complete = false;
+        let by_ipvs = outside.settings.config.mode == Mode::Ipvs;
+        let mut drains = interval(LOOK_AT_DRAINS);
+        drains.set_missed_tick_behavior(MissedTickBehavior::Delay);
         self.status.wait_for(self.source.waiting_for());
         loop {
             let due = retry.until.or_else(|| self.engine.due(Instant::now()));
@@ -227,6 +265,8 @@ impl Agent {
                     self.status.events.service(service, reason, failure.to_string());
                 }
                 Some(failure) = outside.failed.1.recv() => warn!("{failure}"),
+                _ = drains.tick(), if by_ipvs => self.engine.drain().await,
+                Some(question) = outside.questions.recv() => self.engine.answer(question),
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
             }
             if !complete {

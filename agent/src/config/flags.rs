@@ -34,7 +34,7 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "URL", conflicts_with = "state")]
     pub(crate) master: Option<String>,
 
-    /// What programs the kernel: nftables.
+    /// What picks endpoints: nftables or ipvs [default: nftables]
     #[arg(long, alias = "proxy-mode")]
     pub(crate) mode: Option<Mode>,
 

@@ -47,6 +47,7 @@ impl Engine {
             report.services += 1;
             (key.clone(), self.plan(key, previous))
         }));
+        desired.keep_idle(&read.actual);
         let changes = bring_to(&desired, &read.actual);
         self.desired = desired;
         self.report_contested(self.index.service_keys());

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use zw_model::Family;
 
 use crate::element::{Element, Key};
+use crate::ipvs::IpvsChanges;
 use crate::ruleset::{Chain, SetDef};
 use crate::sets::SetName;
 
@@ -13,6 +14,8 @@ use crate::sets::SetName;
 pub struct Changes {
     /// Only families that have any.
     pub tables: BTreeMap<Family, TableChanges>,
+    /// Virtual servers and the addresses they are reached at.
+    pub ipvs: IpvsChanges,
 }
 
 /// The changes to one family's table, in the order they are applied.
@@ -24,7 +27,7 @@ pub struct TableChanges {
     pub add_table: Option<String>,
     /// New sets and maps.
     pub add_sets: Vec<SetDef>,
-    /// New affinity maps, by name.
+    /// New affinity maps, by name. They begin empty, even where one of that name was left behind.
     pub add_affinity_maps: Vec<String>,
     /// New chains, with their rules.
     pub add_chains: Vec<Chain>,
@@ -47,7 +50,7 @@ pub struct TableChanges {
 impl Changes {
     /// Nothing to do.
     pub fn is_empty(&self) -> bool {
-        self.tables.values().all(|table| *table == TableChanges::default())
+        self.ipvs.is_empty() && self.tables.values().all(|table| *table == TableChanges::default())
     }
 
     /// How many elements are added or deleted.
@@ -65,6 +68,7 @@ impl Changes {
 
     /// These changes and then others, as one.
     pub fn then(mut self, later: Changes) -> Changes {
+        self.ipvs.absorb(later.ipvs);
         for (family, later) in later.tables {
             let sooner = self.tables.remove(&family).unwrap_or_default();
             self.tables.insert(family, sooner.then(family, later));
@@ -90,11 +94,9 @@ impl TableChanges {
         self.add_table = self.add_table.or(later.add_table);
         self.add_sets.extend(later.add_sets);
         for map in later.add_affinity_maps {
-            // Not deleted yet: that comes after everything else.
-            match self.delete_sets.iter().position(|set| *set == map) {
-                Some(at) => drop(self.delete_sets.remove(at)),
-                None => self.add_affinity_maps.push(map),
-            }
+            // Not deleted yet, because that comes after everything else; emptied it is all the same.
+            self.delete_sets.retain(|set| *set != map);
+            self.add_affinity_maps.push(map);
         }
         for chain in later.add_chains {
             if let Some(chain) = self.write(chain) {

@@ -2,13 +2,14 @@
 //! change means for the kernel. Cost follows the change: an update touches only the Services it
 //! names, and those that compete with them for an address.
 
+mod servers;
 mod shared;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use zw_model::{Family, ServiceKey};
 
-use crate::adopt::{decode_frontend, decode_slot};
+use crate::adopt::{Actual, decode_frontend, decode_slot};
 use crate::base::{base_table, remember};
 use crate::changes::{Changes, Net};
 use crate::config::PlanConfig;
@@ -46,13 +47,8 @@ pub struct Contested {
 impl Desired {
     /// No Services yet.
     pub fn new(config: PlanConfig, surroundings: Surroundings) -> Self {
-        Self {
-            config,
-            surroundings,
-            services: BTreeMap::new(),
-            claims: HashMap::new(),
-            shared: Shared::default(),
-        }
+        let shared = Shared::new(config.ipvs.is_some(), &surroundings.own_addresses);
+        Self { config, surroundings, services: BTreeMap::new(), claims: HashMap::new(), shared }
     }
 
     /// Replaces the rules of some Services (`None`: the Service is gone) and says what that changes
@@ -82,6 +78,7 @@ impl Desired {
         }
         net.settle(&mut changes);
         self.shared.retire(&before, &mut changes);
+        self.settle_servers(turnover.servers, &mut changes);
         changes
     }
 
@@ -92,6 +89,24 @@ impl Desired {
             self.replace(key, rules, None, &mut Turnover::default());
         }
         self.shared.forget_idle();
+    }
+
+    /// Takes over shape chains that the kernel has and nobody uses at present, as updates leave them: so a
+    /// restart with nothing changed writes nothing, and the next Service of that size finds its chain.
+    pub fn keep_idle(&mut self, actual: &Actual) {
+        for (&family, table) in &actual.tables {
+            if table.incompatible || table.note.as_ref() != Some(&self.note(family)) {
+                continue;
+            }
+            for (name, is) in &table.chains {
+                let shape = Shape::parse(name).filter(|shape| !shape.is_sticky());
+                let Some(shape) = shape else { continue };
+                let chain = shape.chain(family, &self.config);
+                if *is == chain.fingerprints(family).into_iter().map(Some).collect::<Vec<_>>() {
+                    self.shared.keep_idle(family, shape);
+                }
+            }
+        }
     }
 
     /// The node or the cluster's ranges have changed; says what that changes in the kernel.
@@ -105,9 +120,12 @@ impl Desired {
                 net.record(family, set, element.key, None, Some(element));
             }
         }
+        let servers = self.servers_at(&self.surroundings, &surroundings);
+        self.shared.set_own(&surroundings.own_addresses, &mut net);
         self.surroundings = surroundings;
         let mut changes = Changes::default();
         net.settle(&mut changes);
+        self.settle_servers(servers, &mut changes);
         changes
     }
 
@@ -186,12 +204,13 @@ impl Desired {
             | SetName::NodePortLocalEndpoints => {
                 let (frontend, slot) = decode_slot(family, set, key)?;
                 let port = self.active(&frontend)?;
-                let (_, backends) = port.lists().into_iter().find(|(of, _)| *of == set)?;
+                let (_, backends) =
+                    port.lists(self.by_ipvs()).into_iter().find(|(of, _)| *of == set)?;
                 Some(port.endpoint(slot, backends.get(usize::try_from(slot).ok()?)?))
             }
             _ => {
                 let port = self.active(&decode_frontend(family, set, key)?)?;
-                let mut heads = port.heads().into_iter();
+                let mut heads = port.heads(self.by_ipvs()).into_iter();
                 heads.find(|(of, head)| *of == set && head.key == *key).map(|(_, head)| head)
             }
         }
@@ -207,16 +226,18 @@ impl Desired {
         if !self.shared.any_sticky(family) {
             return BTreeMap::new();
         }
-        self.in_force(family).flat_map(PortRules::remembered).collect()
+        let ipvs = self.by_ipvs();
+        self.in_force(family).flat_map(|port| port.remembered(ipvs)).collect()
     }
 
     /// Every element of one family's table.
     pub(crate) fn elements(&self, family: Family, each: &mut dyn FnMut(SetName, Element)) {
+        let ipvs = self.by_ipvs();
         for port in self.in_force(family) {
-            for (set, element) in port.heads() {
+            for (set, element) in port.heads(ipvs) {
                 each(set, element);
             }
-            for (set, backends) in port.lists() {
+            for (set, backends) in port.lists(ipvs) {
                 for (slot, backend) in (0..).zip(backends) {
                     each(set, port.endpoint(slot, backend));
                 }
@@ -257,6 +278,9 @@ impl Desired {
         let before: Vec<Option<PortRules>> =
             touched.iter().map(|frontend| self.active(frontend).cloned()).collect();
 
+        if told.is_some() {
+            self.note_servers(&touched, turnover);
+        }
         for frontend in released.difference(&claimed) {
             self.release(frontend, &key);
         }
@@ -277,8 +301,9 @@ impl Desired {
             let net = told.as_mut().map(|(net, _)| &mut **net);
             self.shared.turn(family, before.as_ref(), after.as_ref(), net, turnover);
             if let Some((net, changes)) = &mut told {
-                record(family, before.as_ref(), after.as_ref(), net);
-                forget(family, before.as_ref(), after.as_ref(), changes);
+                let ipvs = self.by_ipvs();
+                record(family, ipvs, before.as_ref(), after.as_ref(), net);
+                forget(family, ipvs, before.as_ref(), after.as_ref(), changes);
             }
         }
     }
@@ -308,25 +333,31 @@ impl Desired {
 }
 
 /// The elements that differ between two states of one frontend.
-fn record(family: Family, before: Option<&PortRules>, after: Option<&PortRules>, net: &mut Net) {
-    for (set, element) in before.into_iter().flat_map(PortRules::heads) {
+fn record(
+    family: Family,
+    ipvs: bool,
+    before: Option<&PortRules>,
+    after: Option<&PortRules>,
+    net: &mut Net,
+) {
+    for (set, element) in before.into_iter().flat_map(|port| port.heads(ipvs)) {
         net.record(family, set, element.key, Some(element), None);
     }
-    for (set, element) in after.into_iter().flat_map(PortRules::heads) {
+    for (set, element) in after.into_iter().flat_map(|port| port.heads(ipvs)) {
         net.record(family, set, element.key, None, Some(element));
     }
     let lists =
-        |port: Option<&PortRules>| port.map(|port| port.lists().map(|(_, list)| list.len()));
+        |port: Option<&PortRules>| port.map(|port| port.lists(ipvs).map(|(_, list)| list.len()));
     let lengths = lists(before).into_iter().chain(lists(after));
     let longest = lengths.fold([0, 0], |[a, b], [c, d]| [a.max(c), b.max(d)]);
     for (list, longest) in longest.into_iter().enumerate() {
         for (slot, at) in (0..).zip(0..longest) {
-            let backend = |port: Option<&PortRules>| Some(port?.lists()[list].1.get(at)?.addr);
+            let backend = |port: Option<&PortRules>| Some(port?.lists(ipvs)[list].1.get(at)?.addr);
             if backend(before) == backend(after) {
                 continue;
             }
             let element = |port: Option<&PortRules>| {
-                let (set, backends) = port?.lists()[list];
+                let (set, backends) = port?.lists(ipvs)[list];
                 Some((set, port?.endpoint(slot, backends.get(at)?)))
             };
             let (before, after) = (element(before), element(after));
@@ -341,12 +372,13 @@ fn record(family: Family, before: Option<&PortRules>, after: Option<&PortRules>,
 /// Clients of an endpoint that is gone are forgotten with it.
 fn forget(
     family: Family,
+    ipvs: bool,
     before: Option<&PortRules>,
     after: Option<&PortRules>,
     changes: &mut Changes,
 ) {
     let maps = |port: Option<&PortRules>| -> BTreeMap<String, Vec<Key>> {
-        port.into_iter().flat_map(PortRules::remembered).collect()
+        port.into_iter().flat_map(|port| port.remembered(ipvs)).collect()
     };
     let after = maps(after);
     for (map, were) in maps(before) {

@@ -1,5 +1,5 @@
-//! Zoneward's pure core: from Services and slices to a declarative nftables ruleset and back to
-//! the smallest set of changes.
+//! Zoneward's pure core: from Services and slices to a declarative nftables ruleset, and in the ipvs
+//! mode virtual servers, and back to the smallest set of changes.
 //!
 //! ```text
 //! Service + slices ─▶ select ─▶ slots ─▶ service (PortRules) ─▶ desired ─▶ Changes
@@ -18,6 +18,7 @@ mod desired;
 mod drift;
 mod element;
 mod frontend;
+mod ipvs;
 mod rules;
 mod ruleset;
 mod select;
@@ -40,6 +41,10 @@ pub use desired::{Contested, Desired};
 pub use drift::{ChainDrift, Drift, TableDrift};
 pub use element::{Data, Element, Key, Value, decode};
 pub use frontend::{At, Frontend};
+pub use ipvs::{
+    ActualIpvs, ActualServer, Draining, Drains, IpvsChanges, Operation, Operations, ServerSettings,
+    VirtualKey, VirtualServer,
+};
 pub use ruleset::{
     Chain, Field, Hook, HookKind, HookPoint, Interface, Rule, SetData, SetDef, Statement,
 };
@@ -49,5 +54,5 @@ pub use sets::{SetName, sets};
 pub use shape::{AFFINITY, AFFINITY_SIZE, Shape};
 pub use slots::assign;
 pub use surroundings::Surroundings;
-pub use table::{ApplyError, Table, show_key};
-pub use walk::{Fate, Origin, Outcome, Packet, Walk, walk};
+pub use table::{ApplyError, Table, show_element, show_key};
+pub use walk::{Fate, Origin, Outcome, Packet, Step, Walk, Way, walk, walk_with};

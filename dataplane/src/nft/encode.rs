@@ -40,6 +40,8 @@ fn encode_table(of: Family, changes: &TableChanges, batch: &mut Batch) {
     }
     for map in &changes.add_affinity_maps {
         batch.add_set(family, TABLE, &affinity_spec(of, map));
+        // One that could not be swept may still be there, with the clients of a Service that is gone.
+        batch.flush_set(family, TABLE, map);
     }
     for chain in &changes.add_chains {
         batch.add_chain(family, TABLE, &chain_spec(chain));
@@ -194,7 +196,9 @@ fn describe_table(family: Family, changes: &TableChanges) -> impl Iterator<Item 
         .flatten()
         .chain(changes.add_table.as_ref().map(|_| table("add")))
         .chain(changes.add_sets.iter().map(move |set| format!("{family} set {}", set.name)))
-        .chain(changes.add_affinity_maps.iter().map(move |map| format!("{family} map {map}")))
+        .chain(changes.add_affinity_maps.iter().flat_map(move |map| {
+            [format!("{family} map {map}"), format!("flush {family} map {map}")]
+        }))
         .chain(changes.add_chains.iter().map(move |chain| format!("{family} chain {}", chain.name)))
         .chain(written().map(move |chain| format!("flush {family} chain {}", chain.name)))
         .chain(rules)

@@ -1,6 +1,8 @@
 //! Histories of updates against a table that behaves like the kernel. The domain is tiny, so that
 //! Services fight for addresses, share endpoints and change shape all the time.
 
+mod ipvs;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
@@ -114,16 +116,13 @@ fn config() -> PlanConfig {
 
 fn surroundings() -> Surroundings {
     let service_ranges = ["10.96.0.0/16", "fd00:96::/112"].map(|net| net.parse().unwrap()).to_vec();
-    Surroundings { node_addresses: node().addresses.into_iter().collect(), service_ranges }
+    let node_addresses = node().addresses.into_iter().collect();
+    Surroundings { node_addresses, service_ranges, ..Surroundings::default() }
 }
 
 fn node() -> NodeContext {
     let addresses = ["192.0.2.1", "2001:db8::1"].map(|addr| addr.parse().unwrap()).to_vec();
     NodeContext { name: "node-1".into(), addresses, ..NodeContext::default() }
-}
-
-fn new_desired() -> Desired {
-    Desired::new(config(), surroundings())
 }
 
 fn shape_chain(family: Family, slots: u32, config: &PlanConfig) -> Chain {
@@ -158,7 +157,9 @@ fn plan(key: &ServiceKey, spec: &Spec, desired: &Desired) -> ServiceRules {
             .collect(),
         internal_policy: policy(spec.features.internal_local),
         external_policy: policy(spec.features.external_local),
+        has_selector: false,
         affinity: spec.features.affinity,
+        scheduler: None,
         external: Some(Box::new(external(spec.features))),
     };
     let slices = Family::BOTH.map(|family| Slice {
@@ -166,6 +167,7 @@ fn plan(key: &ServiceKey, spec: &Spec, desired: &Desired) -> ServiceRules {
         service: key.clone(),
         family,
         scope: Scope::Everyone,
+        managed_by: None,
         ports: ports
             .iter()
             .map(|(name, protocol, port)| SlicePort {
@@ -211,6 +213,7 @@ fn external(features: Features) -> External {
 
 /// `desired` as a history leaves it, the tables it was told to write, and what it should know.
 struct Run {
+    config: PlanConfig,
     desired: Desired,
     tables: [Table; 2],
     services: BTreeMap<ServiceKey, ServiceRules>,
@@ -218,9 +221,13 @@ struct Run {
 
 impl Run {
     fn new() -> Self {
-        let desired = new_desired();
+        Self::with(config())
+    }
+
+    fn with(config: PlanConfig) -> Self {
+        let desired = Desired::new(config.clone(), surroundings());
         let tables = Family::BOTH.map(|family| Table::of(&desired, family).unwrap());
-        Self { desired, tables, services: BTreeMap::new() }
+        Self { config, desired, tables, services: BTreeMap::new() }
     }
 
     /// Plans and applies one update, and returns what it changed.
@@ -258,7 +265,7 @@ impl Run {
 
     /// The same Services and slots without any history.
     fn fresh(&self) -> Desired {
-        let mut fresh = new_desired();
+        let mut fresh = Desired::new(self.config.clone(), surroundings());
         fresh.load(self.services.iter().map(|(key, rules)| (key.clone(), Some(rules.clone()))));
         fresh
     }
@@ -269,13 +276,13 @@ impl Run {
         for table in &self.tables {
             let family = table.family;
             let mut want = Table::of(&fresh, family).unwrap();
-            for (name, chain) in idle(table, &want) {
+            for (name, chain) in idle(table, &want, &self.config) {
                 want.chains.insert(name, chain);
             }
             assert_eq!(*table, want, "as a fresh start would have it:\n{table}\n{want}");
             assert_eq!(*table, Table::of(&self.desired, family).unwrap(), "as it is remembered");
         }
-        assert_eq!(bring_to(&self.desired, &actual(&self.tables)), Changes::default());
+        assert_eq!(bring_to(&self.desired, &actual(&self.tables)).tables, BTreeMap::new());
     }
 }
 
@@ -291,18 +298,19 @@ fn goals(table: &Table) -> BTreeSet<String> {
 }
 
 /// The shape chains that `table` has over `fresh`.
-fn idle(table: &Table, fresh: &Table) -> Vec<(String, Chain)> {
+fn idle(table: &Table, fresh: &Table, config: &PlanConfig) -> Vec<(String, Chain)> {
     let extra = table.chains.keys().filter(|name| !fresh.chains.contains_key(*name));
     extra
         .filter_map(|name| {
             let shape = Shape::parse(name).filter(|shape| !shape.is_sticky())?;
-            Some((name.clone(), shape.chain(table.family, &config())))
+            Some((name.clone(), shape.chain(table.family, config)))
         })
         .collect()
 }
 
 fn actual(tables: &[Table; 2]) -> Actual {
-    Actual { tables: tables.iter().map(|table| (table.family, table.read_back())).collect() }
+    let tables = tables.iter().map(|table| (table.family, table.read_back())).collect();
+    Actual { tables, ..Actual::default() }
 }
 
 /// Applies `changes` to both tables.
@@ -351,6 +359,19 @@ proptest! {
             prop_assert_eq!(&brought, &tables_of(&fresh));
             prop_assert_eq!(bring_to(&fresh, &actual(&brought)), Changes::default());
         }
+    }
+
+    #[test]
+    fn a_restart_with_nothing_changed_writes_nothing(history in history()) {
+        let mut run = Run::new();
+        for step in history {
+            run.step(step.into_iter().map(|(service, spec)| (key(service), spec)));
+        }
+        let found = actual(&run.tables);
+        let mut fresh = run.fresh();
+        fresh.keep_idle(&found);
+        prop_assert_eq!(bring_to(&fresh, &found), Changes::default());
+        prop_assert_eq!(&tables_of(&fresh), &run.tables, "what lies idle is known");
     }
 
     #[test]
@@ -503,7 +524,8 @@ fn a_set_of_another_version_is_deleted_and_nothing_else_touched() {
     found.tables.get_mut(&Family::V6).unwrap().unknown_sets.push("firewall".into());
     let changes = bring_to(&run.desired, &found);
     let want = TableChanges { delete_sets: vec!["firewall".into()], ..TableChanges::default() };
-    assert_eq!(changes, Changes { tables: BTreeMap::from([(Family::V6, want)]) });
+    let tables = BTreeMap::from([(Family::V6, want)]);
+    assert_eq!(changes, Changes { tables, ..Changes::default() });
 }
 
 #[test]
@@ -517,7 +539,8 @@ fn a_table_that_cannot_be_changed_in_place_is_replaced() {
     let changes = bring_to(&run.desired, &found);
     let fresh = bring_to(&run.desired, &Actual::default()).tables.remove(&Family::V4).unwrap();
     let want = TableChanges { delete_table: true, ..fresh };
-    assert_eq!(changes, Changes { tables: BTreeMap::from([(Family::V4, want)]) });
+    let tables = BTreeMap::from([(Family::V4, want)]);
+    assert_eq!(changes, Changes { tables, ..Changes::default() });
     assert_eq!(applied(&damaged, &changes), run.tables);
 }
 
@@ -613,7 +636,8 @@ fn removing_an_endpoint_moves_the_last_one_into_its_slot() {
         ]),
         ..TableChanges::default()
     };
-    assert_eq!(changes, Changes { tables: BTreeMap::from([(Family::V4, want)]) });
+    let tables = BTreeMap::from([(Family::V4, want)]);
+    assert_eq!(changes, Changes { tables, ..Changes::default() });
 }
 
 #[test]
@@ -631,7 +655,7 @@ fn a_service_that_scales_through_many_sizes_leaves_few_idle_chains() {
     for size in sizes {
         run.step([(key(0), Some(plain(0..size)))]);
         let fresh = run.fresh();
-        let idle = idle(&run.tables[0], &Table::of(&fresh, Family::V4).unwrap());
+        let idle = idle(&run.tables[0], &Table::of(&fresh, Family::V4).unwrap(), &config());
         assert!(idle.len() <= IDLE_SHAPES, "{} idle chains at size {size}", idle.len());
     }
     run.check();
@@ -647,8 +671,9 @@ fn shapes_that_all_fall_idle_at_once_go_with_the_next_update() {
         let last = u8::try_from(n).unwrap();
         (name(n), Some(Spec { vips: [Some(last), None], endpoints, ..plain([]) }))
     }));
-    let idle =
-        |run: &Run| idle(&run.tables[0], &Table::of(&run.fresh(), Family::V4).unwrap()).len();
+    let idle = |run: &Run| {
+        idle(&run.tables[0], &Table::of(&run.fresh(), Family::V4).unwrap(), &config()).len()
+    };
     run.step((0..many).map(|n| (name(n), None)));
     assert_eq!(idle(&run), many, "they may not go in the transaction that frees them");
     run.step([(key(0), Some(plain(0..2)))]);
@@ -737,6 +762,7 @@ fn a_hairpin_address_stays_until_its_last_user_goes() {
         delete_elements: BTreeMap::from([(SetName::Hairpin, vec![Element::bare(pair)])]),
         ..TableChanges::default()
     };
-    assert_eq!(changes, Changes { tables: BTreeMap::from([(Family::V4, want)]) });
+    let tables = BTreeMap::from([(Family::V4, want)]);
+    assert_eq!(changes, Changes { tables, ..Changes::default() });
     run.check();
 }
