@@ -4,6 +4,7 @@
 mod affinity;
 mod drift;
 mod flows;
+mod flush;
 mod listing;
 mod packets;
 mod restart;
