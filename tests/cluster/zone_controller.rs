@@ -37,7 +37,8 @@ fn pod_address(number: usize) -> String {
 struct Place {
     name: &'static str,
     lab: Lab,
-    agent: Agent,
+    /// Runs as long as this.
+    _agent: Agent,
     _relay: Relay,
 }
 
@@ -55,7 +56,7 @@ impl Place {
         let args = ["--kubeconfig", kubeconfig.to_str().unwrap(), "--node-name", name];
         let mut agent = Agent::start(lab.node(), &args);
         agent.wait_for(&["synced"]);
-        Self { name, lab, agent, _relay: relay }
+        Self { name, lab, _agent: agent, _relay: relay }
     }
 
     /// The pods that the kernel sends connections to.

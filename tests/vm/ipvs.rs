@@ -282,6 +282,7 @@ fn planned(n: u16, endpoints: u16) -> ServiceRules {
         service: name(n),
         family: Family::V4,
         scope: Scope::Everyone,
+        managed_by: None,
         ports: vec![SlicePort { name: "http".into(), protocol, port: 8080 }],
         endpoints: (0..endpoints).map(endpoint).collect(),
     };
