@@ -152,7 +152,7 @@ impl Tables for Memory {
         let state = lock(&self.state);
         let there = state.0.iter().filter(|table| table.exists());
         let tables = there.map(|table| (table.family, table.read_back())).collect();
-        Ok(ReadBack { actual: Actual { tables }, generation: Some(state.1) })
+        Ok(ReadBack { actual: Actual { tables, ..Actual::default() }, generation: Some(state.1) })
     }
 
     fn elements(&mut self, at: &[Place]) -> Result<Vec<Option<Element>>, WriteError> {

@@ -85,6 +85,7 @@ impl Lab {
             service: key,
             family: Family::V4,
             scope: Scope::Everyone,
+            managed_by: None,
             ports: vec![SlicePort { name: "x".into(), protocol: Protocol::Tcp, port: 8080 }],
             endpoints: (0..endpoints).map(endpoint).collect(),
         };
