@@ -18,7 +18,7 @@ use crate::holders::Holders;
 use crate::index::Index;
 use crate::ready::Blocker;
 use crate::status::Status;
-use crate::watch::{Place, Received, Seen, StreamEvent, StreamId, Watch, Watches, Wire};
+use crate::watch::{Place, Received, Seen, Server, StreamEvent, StreamId, Watch, Watches, Wire};
 
 /// How much is taken in before a sync, so that an endless stream of changes cannot put it off.
 const MOST_AT_ONCE: usize = 4096;
@@ -51,12 +51,12 @@ struct Slices {
 
 impl Cluster {
     pub(crate) fn new(
-        client: kube::Client,
+        server: Server,
         received: Received,
         node_name: &str,
         status: Arc<Status>,
     ) -> Self {
-        let (mut watches, seen) = Watches::new(client);
+        let (mut watches, seen) = Watches::new(server);
         let (node, services) = (watches.node(node_name), watches.services());
         let service_cidrs = watches.service_cidrs();
         Self {

@@ -20,6 +20,7 @@ mod index;
 mod listen;
 mod localhost_ports;
 mod metrics;
+mod protobuf;
 mod ready;
 mod serve;
 mod side_runtime;

@@ -31,7 +31,7 @@ use crate::ready::Blocker;
 use crate::serve::Servers;
 use crate::status::Status;
 use crate::sync::Engine;
-use crate::watch::connect;
+use crate::watch::{Server, connect};
 use crate::{sysctls, taint};
 use settings::{Settings, tell_ignored};
 
@@ -70,7 +70,8 @@ pub(crate) fn run(args: RunArgs, out: &mut dyn Write) -> anyhow::Result<()> {
         let status = Arc::new(Status::new(&config, events));
         let source = match (args.state, client.clone().zip(received)) {
             (None, Some((client, received))) => {
-                let cluster = Cluster::new(client, received, &config.node_name, status.clone());
+                let server = Server::new(client, config.content_type);
+                let cluster = Cluster::new(server, received, &config.node_name, status.clone());
                 Source::Cluster(Box::new(cluster))
             }
             (path, _) => Source::Files(Files::new(path.unwrap_or_default(), status.clone())),

@@ -131,11 +131,13 @@ impl Config {
         };
         kept("mode", self.mode != new.mode);
         kept("clientConnection.kubeconfig", self.kubeconfig != new.kubeconfig);
+        kept("clientConnection.contentType", self.content_type != new.content_type);
         kept("hostnameOverride", self.node_name != new.node_name);
         let new = Config {
             mode: self.mode,
             kubeconfig: self.kubeconfig.clone(),
             master: self.master.clone(),
+            content_type: self.content_type,
             node_name: self.node_name.clone(),
             ..new
         };

@@ -86,9 +86,7 @@ fn trigger_time(text: &str) -> Option<SystemTime> {
 }
 
 fn convert_endpoint(raw: raw::Endpoint<'_>, family: Family) -> Result<SliceEndpoint, String> {
-    // Consumers use the first address only; all of them mean the same endpoint.
-    let addresses = raw.addresses.unwrap_or_default();
-    let addr = parse_address(addresses.first().ok_or("missing")?)?;
+    let addr = parse_address(&raw.addresses.unwrap_or_default().first.ok_or("missing")?)?;
     if Family::of(addr) != family {
         return Err(format!("{addr} is not {family}, as the slice's addressType says"));
     }
