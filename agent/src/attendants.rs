@@ -1,4 +1,4 @@
-//! What happens beside the kernel's tables after a commit: stale UDP flows go, the ports on which load
+//! What happens beside the kernel's tables after a commit: stale flows go, the ports on which load
 //! balancers ask for a Service's endpoints answer anew, and node ports on the loopback address, which the
 //! kernel cannot redirect, are relayed. Cost follows the Services that changed.
 
@@ -9,13 +9,13 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc::Sender;
 use zw_model::{Family, NodeContext, Protocol, Service, ServiceKey, Slice};
 use zw_plan::{At, Backend, Desired, Exposure, Frontend, PortRules};
 
 use crate::around::Around;
-use crate::config::NodePortAddresses;
-use crate::conntrack_cleanup::{ChangedUdp, UdpFrontend};
+use crate::config::Config;
+use crate::conntrack_cleanup::ChangedFlows;
 use crate::flows::Flows;
 use crate::health_ports::{HealthPortFailure, HealthPorts, LocalEndpoints};
 use crate::index::Index;
@@ -28,6 +28,8 @@ pub(crate) struct Attendants {
     flows: Flows,
     health_ports: HealthPorts,
     localhost_ports: LocalhostPorts,
+    /// Stale TCP flows go too.
+    clean_tcp: bool,
     /// Families whose node ports are served on the loopback address too.
     on_localhost: BTreeSet<Family>,
     /// Services that a local policy leaves without an endpoint on this node.
@@ -45,8 +47,8 @@ impl Attendants {
     /// Whether this agent keeps up is told to load balancers too.
     pub(crate) fn new(
         status: Arc<Status>,
-        health_failures: UnboundedSender<HealthPortFailure>,
-        localhost_failures: UnboundedSender<LocalPortFailure>,
+        health_failures: Sender<HealthPortFailure>,
+        localhost_failures: Sender<LocalPortFailure>,
     ) -> io::Result<Self> {
         let side = SideRuntime::start("servers")?;
         let runtime = side.handle().clone();
@@ -55,6 +57,7 @@ impl Attendants {
         let healthy = move || asked.is_live();
         Ok(Self {
             flows: Flows::start(status.clone()),
+            clean_tcp: false,
             status,
             without_local: BTreeMap::new(),
             health_ports: HealthPorts::new(runtime.clone(), nowhere, healthy, health_failures),
@@ -70,10 +73,12 @@ impl Attendants {
         &mut self,
         around: &Around,
         local: &BTreeSet<IpAddr>,
-        node_ports: &NodePortAddresses,
+        config: &Config,
     ) -> bool {
+        self.clean_tcp = config.conntrack.tcp_cleanup;
         self.health_ports.listen_on(around.listening());
         let before = self.on_localhost.clone();
+        let node_ports = &config.node_port_addresses;
         let wanted = Family::BOTH.into_iter().filter(|family| node_ports.wants_localhost(*family));
         self.on_localhost = wanted.collect();
         let any = &around.plan.any_node_address;
@@ -97,7 +102,7 @@ impl Attendants {
         keys: impl Iterator<Item = &'a ServiceKey>,
         Before(before): Before,
     ) {
-        let mut changed = ChangedUdp::default();
+        let mut changed = ChangedFlows::default();
         let mut gone = before;
         for key in keys {
             self.count_without_local(key, desired);
@@ -111,12 +116,9 @@ impl Attendants {
             for rules in desired.service(key).into_iter().flat_map(|rules| &rules.ports) {
                 gone.remove(&rules.frontend);
                 self.relay(rules, service);
-                if let Some(frontend) = udp(&rules.frontend) {
-                    let family = rules.frontend.family();
-                    changed.served(
-                        frontend,
-                        serving(service, slices.clone(), family, &rules.frontend),
-                    );
+                if self.cleans(&rules.frontend) {
+                    let serving = serving(service, slices.clone(), &rules.frontend);
+                    changed.served(rules.frontend, serving);
                 }
             }
         }
@@ -124,7 +126,9 @@ impl Attendants {
             if let Some(local) = localhost(&frontend) {
                 self.localhost_ports.set(local, None);
             }
-            udp(&frontend).into_iter().for_each(|frontend| changed.gone(frontend));
+            if self.cleans(&frontend) {
+                changed.gone(frontend);
+            }
         }
         if !changed.is_empty() {
             self.flows.clean(changed);
@@ -160,6 +164,15 @@ impl Attendants {
 }
 
 impl Attendants {
+    /// Whether flows to it are looked after: who sends UDP would never notice.
+    fn cleans(&self, frontend: &Frontend) -> bool {
+        match frontend.protocol {
+            Protocol::Udp => true,
+            Protocol::Tcp => self.clean_tcp,
+            Protocol::Sctp => false,
+        }
+    }
+
     fn relay(&mut self, rules: &PortRules, service: &Service) {
         let Some(frontend) = localhost(&rules.frontend) else { return };
         let addresses = |backends: &[Backend]| backends.iter().map(|b| b.addr).collect();
@@ -183,18 +196,10 @@ fn localhost(frontend: &Frontend) -> Option<LocalFrontend> {
     }
 }
 
-fn udp(frontend: &Frontend) -> Option<UdpFrontend> {
-    (frontend.protocol == Protocol::Udp).then(|| match frontend.at {
-        At::Address(addr) => UdpFrontend::Address(SocketAddr::new(addr, frontend.port)),
-        At::Node(family) => UdpFrontend::NodePort(family, frontend.port),
-    })
-}
-
 /// Everybody who still answers, whatever policies, zones and hints say.
 fn serving<'a>(
     service: &Service,
     slices: impl Iterator<Item = &'a Slice>,
-    family: Family,
     frontend: &Frontend,
 ) -> Vec<SocketAddr> {
     let is_it = |port: &&zw_model::ServicePort| match frontend.at {
@@ -205,7 +210,7 @@ fn serving<'a>(
         }
     };
     let Some(port) = service.ports.iter().find(is_it) else { return Vec::new() };
-    let of_family = slices.filter(|slice| slice.family == family);
+    let of_family = slices.filter(|slice| slice.family == frontend.family());
     of_family
         .flat_map(|slice| {
             let numbers = slice

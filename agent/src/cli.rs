@@ -41,8 +41,8 @@ pub(crate) enum Command {
     DumpRules(DumpRulesArgs),
     /// Probe the kernel and the permissions, one line per capability
     Check,
-    /// Remove everything Zoneward put into the kernel
-    Cleanup,
+    /// Remove everything Zoneward put into the kernel, or what kube-proxy left there
+    Cleanup(CleanupArgs),
     /// A dual-stack, three-zone node in private namespaces, with real packets and no cluster
     Demo(DemoArgs),
     /// Score slice-group algorithms
@@ -152,6 +152,14 @@ pub(crate) enum Output {
     Text,
     Json,
     Nft,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CleanupArgs {
+    /// Remove the tables that kube-proxy left instead, and leave Zoneward's own alone. Stop kube-proxy
+    /// first: it would write them again.
+    #[arg(long)]
+    pub(crate) kube_proxy: bool,
 }
 
 #[derive(Debug, Args)]

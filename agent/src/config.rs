@@ -91,6 +91,8 @@ pub(crate) struct Conntrack {
     pub(crate) tcp_be_liberal: bool,
     pub(crate) udp: Duration,
     pub(crate) udp_stream: Duration,
+    /// TCP flows to endpoints that are gone are removed, as UDP flows always are.
+    pub(crate) tcp_cleanup: bool,
 }
 
 /// A setting, and whether somebody asked for it: if so, failing to make it is an error.
@@ -331,6 +333,7 @@ fn conntrack(flags: &Flags, file: &File) -> Conntrack {
             .or(file.udp_stream_timeout)
             .unwrap_or_default()
             .0,
+        tcp_cleanup: flags.conntrack_tcp_cleanup.unwrap_or_default(),
     }
 }
 

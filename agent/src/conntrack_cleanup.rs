@@ -1,16 +1,23 @@
-//! Which tracked UDP flows lead to the wrong place after a sync.
+//! Which tracked flows lead to the wrong place after a sync.
 //!
-//! A UDP flow is translated when its first packet comes and stays so while packets keep coming: a
-//! client that never pauses would send to an endpoint that is gone for ever, or past a Service that was
-//! not there yet. TCP needs no help, its connections break by themselves; SCTP likewise.
+//! A flow is translated when its first packet comes and stays so while packets keep coming: a UDP client
+//! that never pauses would send to an endpoint that is gone for ever, or past a Service that was not
+//! there yet. A TCP connection breaks by itself, if only when its client gives up; who does not want to
+//! wait for that asks for it (`--conntrack-tcp-cleanup`). The next packet then goes to another endpoint,
+//! which resets the connection. Which protocols are told of is the caller's choice.
 //!
 //! Pure: it judges flows. Reading them from the kernel and deleting them is the caller's, after the
 //! commit: a flow deleted before it would be translated by the old rules again.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 
 use zw_model::{Family, Protocol};
+use zw_plan::Frontend;
+
+/// More addresses than these are cheaper to pick from all flows: the kernel walks its whole table for
+/// every question, which takes a quarter of the time that sending all of it takes (20,000 flows).
+const ASKED_ONE_BY_ONE: usize = 4;
 
 /// What matters of a tracked flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,31 +35,22 @@ impl Flow {
     }
 }
 
-/// What clients of a UDP Service port send to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum UdpFrontend {
-    /// A cluster IP, external IP or load balancer IP, and the Service's port.
-    Address(SocketAddr),
-    /// A port on those addresses of the node that serve node ports.
-    NodePort(Family, u16),
+/// Flows to be asked the kernel for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Question {
+    pub(crate) family: Family,
+    pub(crate) protocol: Protocol,
+    /// To one address and port only.
+    pub(crate) to: Option<SocketAddr>,
 }
 
-impl UdpFrontend {
-    fn family(&self) -> Family {
-        match self {
-            UdpFrontend::Address(at) => Family::of(at.ip()),
-            UdpFrontend::NodePort(family, _) => *family,
-        }
-    }
-}
-
-/// The UDP frontends a sync changed, as they are after it.
+/// The frontends a sync changed, as they are after it.
 ///
 /// The endpoints of a frontend are all its Service port's *serving* ones, whatever policies, zones and
-/// hints say: a flow keeps its endpoint as long as that answers, as a TCP connection would.
+/// hints say: a flow keeps its endpoint as long as that answers.
 #[derive(Debug, Default)]
-pub(crate) struct ChangedUdp {
-    frontends: BTreeMap<UdpFrontend, State>,
+pub(crate) struct ChangedFlows {
+    frontends: BTreeMap<Frontend, State>,
 }
 
 #[derive(Debug)]
@@ -63,11 +61,11 @@ enum State {
     Served(HashSet<SocketAddr>),
 }
 
-impl ChangedUdp {
+impl ChangedFlows {
     /// A frontend is there, new or with other endpoints than before.
     pub(crate) fn served(
         &mut self,
-        frontend: UdpFrontend,
+        frontend: Frontend,
         endpoints: impl IntoIterator<Item = SocketAddr>,
     ) {
         self.frontends.insert(frontend, State::Served(endpoints.into_iter().collect()));
@@ -75,24 +73,38 @@ impl ChangedUdp {
 
     /// A Service lost a frontend, or was deleted. Says nothing where another Service took it over,
     /// whichever of the two is told first.
-    pub(crate) fn gone(&mut self, frontend: UdpFrontend) {
+    pub(crate) fn gone(&mut self, frontend: Frontend) {
         self.frontends.entry(frontend).or_insert(State::Gone);
     }
 
     /// Takes in what changed after this.
-    pub(crate) fn absorb(&mut self, later: ChangedUdp) {
+    pub(crate) fn absorb(&mut self, later: ChangedFlows) {
         for (frontend, state) in later.frontends {
             self.frontends.insert(frontend, state);
         }
     }
 
-    /// The address that is the only frontend of its family.
-    pub(crate) fn only_address(&self, family: Family) -> Option<SocketAddr> {
-        let mut of_family = self.frontends.keys().filter(|frontend| frontend.family() == family);
-        match (of_family.next(), of_family.next()) {
-            (Some(UdpFrontend::Address(at)), None) => Some(*at),
-            _ => None,
+    /// What the kernel is to be asked for, so that all flows to these frontends are among its answers:
+    /// a few addresses one by one, else everything of a protocol.
+    pub(crate) fn questions(&self) -> Vec<Question> {
+        let mut by_protocol: BTreeMap<(Family, Protocol), Vec<Frontend>> = BTreeMap::new();
+        for frontend in self.frontends.keys() {
+            by_protocol.entry((frontend.family(), frontend.protocol)).or_default().push(*frontend);
         }
+        let mut questions = Vec::new();
+        for ((family, protocol), frontends) in by_protocol {
+            let address = |f: &Frontend| Some(SocketAddr::new(f.addr()?, f.port));
+            let addresses: Option<Vec<_>> = frontends.iter().map(address).collect();
+            match addresses.filter(|addresses| addresses.len() <= ASKED_ONE_BY_ONE) {
+                Some(addresses) => questions.extend(addresses.into_iter().map(|to| Question {
+                    family,
+                    protocol,
+                    to: Some(to),
+                })),
+                None => questions.push(Question { family, protocol, to: None }),
+            }
+        }
+        questions
     }
 
     /// Whether there is nothing to look for, so the flows need not be read at all.
@@ -100,24 +112,16 @@ impl ChangedUdp {
         self.frontends.is_empty()
     }
 
-    /// The families there is something to look for in.
-    pub(crate) fn families(&self) -> BTreeSet<Family> {
-        self.frontends.keys().map(UdpFrontend::family).collect()
-    }
-
     /// Whether a flow has to be deleted. `serves_node_ports` says of an address of the node whether
     /// node ports are served on it: a port number alone would also name flows that only pass through.
     ///
-    /// 1. Not UDP, or to nothing that changed: it stays.
+    /// 1. To nothing that changed: it stays.
     /// 2. Its frontend is gone: it goes if it was translated. If not, it is a flow of the node's own, or
     ///    to nowhere.
     /// 3. Its frontend is served: it goes unless it leads to an endpoint. That includes what was never
     ///    translated, because it began before the Service was programmed.
     pub(crate) fn is_stale(&self, flow: &Flow, serves_node_ports: impl Fn(IpAddr) -> bool) -> bool {
-        if flow.protocol != Protocol::Udp {
-            return false;
-        }
-        match self.find(flow.original_destination, serves_node_ports) {
+        match self.find(flow, serves_node_ports) {
             None => false,
             Some(State::Gone) => flow.is_translated(),
             Some(State::Served(endpoints)) => !endpoints.contains(&flow.reply_source),
@@ -125,12 +129,13 @@ impl ChangedUdp {
     }
 
     /// An address wins over a node port, as it does in the rules.
-    fn find(&self, to: SocketAddr, serves_node_ports: impl Fn(IpAddr) -> bool) -> Option<&State> {
-        let address = self.frontends.get(&UdpFrontend::Address(to));
+    fn find(&self, flow: &Flow, serves_node_ports: impl Fn(IpAddr) -> bool) -> Option<&State> {
+        let (to, protocol) = (flow.original_destination, flow.protocol);
+        let address = self.frontends.get(&Frontend::new(to.ip(), protocol, to.port()));
         if let Some(State::Served(_)) = address {
             return address;
         }
-        let node_port = UdpFrontend::NodePort(Family::of(to.ip()), to.port());
+        let node_port = Frontend::node_port(Family::of(to.ip()), protocol, to.port());
         let node_port = self.frontends.get(&node_port).filter(|_| serves_node_ports(to.ip()));
         node_port.or(address)
     }

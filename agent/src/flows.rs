@@ -1,17 +1,17 @@
-//! The thread that removes stale UDP flows from connection tracking. What is stale is
+//! The thread that removes stale flows from connection tracking. What is stale is
 //! [`crate::conntrack_cleanup`]'s business; here it is looked for, without anything waiting for it.
 
-use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tracing::{debug, warn};
 use zw_dataplane::{FlowTable, TrackedFlow};
-use zw_model::{Family, Protocol};
+use zw_model::Family;
 
-use crate::conntrack_cleanup::{ChangedUdp, Flow};
+use crate::conntrack_cleanup::{ChangedFlows, Flow, Question};
 use crate::status::Status;
 
 /// How often a look that the kernel interrupted is begun again.
@@ -31,7 +31,7 @@ struct Shared {
 /// What was asked for since the thread last looked: together, so that it never grows past the Services.
 #[derive(Default)]
 struct Waiting {
-    changed: ChangedUdp,
+    changed: ChangedFlows,
     node_addresses: BTreeSet<IpAddr>,
     ended: bool,
 }
@@ -43,7 +43,7 @@ impl Flows {
         let work = move || of_thread.work(&status);
         let started = thread::Builder::new().name("flows".into()).spawn(work);
         if let Err(error) = started {
-            warn!(%error, "no thread for stale UDP flows: they stay until they expire");
+            warn!(%error, "no thread for stale flows: they stay until they expire");
         }
         Self { shared }
     }
@@ -54,7 +54,7 @@ impl Flows {
     }
 
     /// Has flows removed that lead to the wrong place after this.
-    pub(crate) fn clean(&self, changed: ChangedUdp) {
+    pub(crate) fn clean(&self, changed: ChangedFlows) {
         self.shared.lock().changed.absorb(changed);
         self.shared.woken.notify_one();
     }
@@ -89,45 +89,44 @@ impl Shared {
     }
 }
 
-fn clean(changed: &ChangedUdp, node_addresses: &BTreeSet<IpAddr>, status: &Status) {
-    for family in changed.families() {
+fn clean(changed: &ChangedFlows, node_addresses: &BTreeSet<IpAddr>, status: &Status) {
+    let mut reconciled: BTreeMap<Family, (Duration, usize)> = BTreeMap::new();
+    for question in changed.questions() {
         let started = Instant::now();
         let mut outcome = Ok(0);
         for _ in 0..ATTEMPTS {
-            outcome = clean_family(changed, node_addresses, family);
+            outcome = clean_among(changed, node_addresses, &question);
             if outcome.is_ok() {
                 break;
             }
         }
+        let Question { family, protocol, .. } = question;
         match outcome {
             Ok(deleted) => {
                 let took = started.elapsed();
-                debug!(%family, deleted, elapsed_ms = took.as_millis() as u64, "stale UDP flows removed");
-                status.metrics.conntrack_reconciled(family, took, deleted as u64);
+                debug!(%family, %protocol, deleted, elapsed_ms = took.as_millis() as u64, "stale flows removed");
+                let total = reconciled.entry(family).or_default();
+                *total = (total.0 + took, total.1 + deleted);
             }
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
-                warn!(%family, error, "stale UDP flows may be left");
+                warn!(%family, %protocol, error, "stale flows may be left");
             }
         }
     }
+    for (family, (took, deleted)) in reconciled {
+        status.metrics.conntrack_reconciled(family, took, deleted as u64);
+    }
 }
 
-fn clean_family(
-    changed: &ChangedUdp,
+fn clean_among(
+    changed: &ChangedFlows,
     node_addresses: &BTreeSet<IpAddr>,
-    family: Family,
+    &Question { family, protocol, to }: &Question,
 ) -> Result<usize, zw_dataplane::FlowError> {
     let stale = |flow: &TrackedFlow| {
-        let flow = Flow {
-            protocol: Protocol::Udp,
-            original_destination: flow.to,
-            reply_source: flow.answered_by,
-        };
+        let flow = Flow { protocol, original_destination: flow.to, reply_source: flow.answered_by };
         changed.is_stale(&flow, |addr| node_addresses.contains(&addr))
     };
-    let mut table = FlowTable::open()?;
-    // One frontend is asked for by itself; the kernel then sends only its flows.
-    let only: Option<SocketAddr> = changed.only_address(family);
-    table.delete_udp(family, only, stale)
+    FlowTable::open()?.delete(family, protocol, to, stale)
 }

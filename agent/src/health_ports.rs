@@ -27,7 +27,7 @@ use hyper::{Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc::Sender;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tracing::debug;
@@ -77,7 +77,7 @@ struct Port {
 /// What all servers have in common.
 struct Shared {
     healthy: Box<dyn Fn() -> bool + Send + Sync>,
-    failures: UnboundedSender<HealthPortFailure>,
+    failures: Sender<HealthPortFailure>,
     connections: Mutex<VecDeque<AbortHandle>>,
 }
 
@@ -101,7 +101,7 @@ impl HealthPorts {
         runtime: Handle,
         addresses: BTreeSet<IpAddr>,
         healthy: impl Fn() -> bool + Send + Sync + 'static,
-        failures: UnboundedSender<HealthPortFailure>,
+        failures: Sender<HealthPortFailure>,
     ) -> Self {
         let connections = Mutex::default();
         let shared = Arc::new(Shared { healthy: Box::new(healthy), failures, connections });
@@ -159,8 +159,8 @@ impl Port {
 async fn serve(at: SocketAddr, answer: Arc<Answer>, shared: Arc<Shared>) {
     let failed = |error| {
         let service = answer.service.clone();
-        // Nobody listens only when the agent is stopping.
-        let _ = shared.failures.send(HealthPortFailure { service, at, error });
+        // Nobody listens when the agent is stopping, and hundreds that wait tell enough.
+        let _ = shared.failures.try_send(HealthPortFailure { service, at, error });
     };
     let listener = listen::opened(|| listen::tcp(at), failed).await;
     debug!(svc = %answer.service, %at, "health check port is open");

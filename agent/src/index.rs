@@ -156,9 +156,24 @@ impl Index {
     pub(crate) fn observe_node(&mut self, node: &Node) {
         self.eligible = Some(node.eligible);
         if (&self.node.addresses, &self.node.pod_ranges) != (&node.addresses, &node.pod_ranges) {
+            if self.node.addresses != node.addresses {
+                self.touch_restricted();
+            }
             self.node.addresses.clone_from(&node.addresses);
             self.node.pod_ranges.clone_from(&node.pod_ranges);
             self.changed.surroundings = true;
+        }
+    }
+
+    /// Whom a load balancer's source ranges let in depends on the node's addresses.
+    fn touch_restricted(&mut self) {
+        let restricted = |entry: &Entry| {
+            let external = entry.service.as_ref().and_then(|service| service.external.as_deref());
+            external.is_some_and(|external| !external.source_ranges.is_empty())
+        };
+        let services = self.services.iter().filter(|(_, entry)| restricted(entry));
+        for key in services.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
+            self.touch(&key);
         }
     }
 

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc::Sender;
 use zw_model::{Family, Protocol};
 
 use self::choice::Choice;
@@ -109,18 +109,14 @@ struct Open {
 /// What all frontends have in common.
 struct Shared {
     limits: Limits,
-    failures: UnboundedSender<LocalPortFailure>,
+    failures: Sender<LocalPortFailure>,
     connections: Arc<Semaphore>,
     sessions: Sessions,
 }
 
 impl LocalhostPorts {
     /// No port yet. Everything runs on `runtime`; `failures` hears of ports that cannot be opened.
-    pub(crate) fn new(
-        runtime: Handle,
-        limits: Limits,
-        failures: UnboundedSender<LocalPortFailure>,
-    ) -> Self {
+    pub(crate) fn new(runtime: Handle, limits: Limits, failures: Sender<LocalPortFailure>) -> Self {
         let connections = Arc::new(Semaphore::new(limits.connections));
         let sessions = Sessions::new(limits.sessions);
         let shared = Arc::new(Shared { limits, failures, connections, sessions });
@@ -185,8 +181,8 @@ impl Drop for LocalhostPorts {
 
 impl Shared {
     fn failed(&self, frontend: LocalFrontend, error: io::Error) {
-        // Nobody listens only when the agent is stopping.
-        let _ = self.failures.send(LocalPortFailure { frontend, error });
+        // Nobody listens when the agent is stopping, and hundreds that wait tell enough.
+        let _ = self.failures.try_send(LocalPortFailure { frontend, error });
     }
 }
 

@@ -63,7 +63,7 @@ fn run(command: Command, out: &mut dyn Write) -> anyhow::Result<()> {
         Command::Run(args) => commands::run::run(*args, out),
         Command::DumpRules(args) => commands::dump_rules::run(args, out),
         Command::Check => commands::check::run(out),
-        Command::Cleanup => commands::cleanup::run(out),
+        Command::Cleanup(args) => commands::cleanup::run(args, out),
         Command::Demo(args) => commands::demo::run(args, out),
         Command::Simulate(args) => commands::simulate::run(args, out),
         Command::Version => Ok(writeln!(out, "zoneward {}", env!("CARGO_PKG_VERSION"))?),

@@ -270,7 +270,7 @@ impl Complaint {
 }
 
 /// The objects of one file, and whether all of its documents could be read.
-fn read_objects(
+pub(crate) fn read_objects(
     path: &Path,
     text: &str,
     complaints: &mut Vec<Complaint>,

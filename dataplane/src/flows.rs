@@ -1,4 +1,4 @@
-//! Tracked UDP flows: looked for and deleted.
+//! Tracked flows: looked for and deleted.
 
 use std::net::SocketAddr;
 
@@ -30,17 +30,18 @@ impl FlowTable {
         Ok(Self { socket: Socket::open().map_err(FlowError)? })
     }
 
-    /// Deletes the UDP flows of one family that are stale, of all or of those to one address; says how
-    /// many.
-    pub fn delete_udp(
+    /// Deletes the flows of one family and protocol that are stale, of all or of those to one address;
+    /// says how many.
+    pub fn delete(
         &mut self,
         family: Family,
+        protocol: Protocol,
         to: Option<SocketAddr>,
         stale: impl Fn(&TrackedFlow) -> bool,
     ) -> Result<usize, FlowError> {
         let filter = Filter {
             family: crate::nft::family(family),
-            protocol: Protocol::Udp.number(),
+            protocol: protocol.number(),
             dst: to.map(|to| to.ip()),
             dst_port: to.map(|to| to.port()),
         };

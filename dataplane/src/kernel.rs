@@ -1,37 +1,34 @@
 //! The kernel's side of the table: read it back, change it, remove it. Blocking; see
 //! [`crate::Writer`] for the thread it runs on.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+mod clients;
+mod connections;
+mod read;
+
 use std::io;
 use std::thread;
 use std::time::Duration;
 
 use zw_model::Family;
 use zw_netlink::Error;
-use zw_netlink::nft::{Batch, DumpedElement, ElementData, SetInfo, Socket, TableInfo};
-use zw_plan::{
-    AFFINITY, Actual, ActualTable, Changes, Data, Element, Key, PlanConfig, SetName, TABLE,
-    base_table, sets,
-};
+use zw_netlink::nft::{Batch, Monitor, Socket, Subscription, TableInfo};
+use zw_plan::{Actual, Changes, TABLE};
 
 use crate::error::WriteError;
-use crate::nft::encode::{
-    affinity_spec, before, chain_spec, describe, encode, encode_sweep, set_spec,
-};
+use crate::nft::encode::{describe, encode, encode_sweep};
 use crate::nft::family as netlink_family;
+use crate::writer::Tables;
 
 /// How often a read that was torn by somebody's change is begun again.
 const READ_ATTEMPTS: u32 = 10;
-
-/// How many of these want the whole ruleset to rest meanwhile, and not our table alone.
-const STRICT_ATTEMPTS: u32 = 3;
 
 /// After a large insert the kernel rearranges a map in the background, and reading it meanwhile is
 /// torn without end: the first pause before the next attempt, doubling.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 
-/// How often clients of an endpoint that is gone are looked for.
-const FORGET_ATTEMPTS: u32 = 3;
+/// Transactions of this many elements are worth ending the watch for their time: being watched costs
+/// the kernel a few microseconds and a page for each.
+const LARGE: usize = 4096;
 
 const ENOENT: i32 = 2;
 
@@ -41,7 +38,11 @@ const EOPNOTSUPP: i32 = 95;
 
 /// A connection to nf_tables in the network namespace it was opened in.
 pub struct Kernel {
-    socket: Socket,
+    pub(crate) socket: Socket,
+    /// How many transactions it has committed.
+    commits: u32,
+    /// The watch that is paused for large transactions.
+    watched: Option<Subscription>,
 }
 
 /// The tables at one generation of the ruleset.
@@ -56,10 +57,14 @@ pub struct ReadBack {
 }
 
 /// What a commit sent.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Committed {
     /// Netlink bytes; 0 if there was nothing to do.
     pub bytes: usize,
+    /// Somebody else committed something, to whatever table, while the watch was paused.
+    pub overlooked: bool,
+    /// Clients of endpoints that are gone could not be forgotten: to be committed again, later.
+    pub left: Changes,
 }
 
 impl Kernel {
@@ -69,114 +74,17 @@ impl Kernel {
         match socket.generation() {
             Err(Error::Refused { errno: EINVAL | EOPNOTSUPP, .. }) => Err(WriteError::NoNfTables),
             Err(error) => Err(reading("nf_tables", error)),
-            Ok(_) => Ok(Self { socket }),
+            Ok(_) => Ok(Self { socket, commits: 0, watched: None }),
         }
     }
 
-    /// Reads our tables: names, fingerprints and elements, all of one generation.
-    pub fn read_back(&mut self) -> Result<ReadBack, WriteError> {
-        let mut attempts = 0;
-        let read = retrying("the table zoneward", || {
-            attempts += 1;
-            self.socket.tolerate_changes(attempts > STRICT_ATTEMPTS);
-            self.try_read_back(attempts > STRICT_ATTEMPTS)
-        });
-        self.socket.tolerate_changes(false);
-        read
-    }
-
-    /// Applies changes, all or nothing. `generation`: only if the ruleset is still that one. A change
-    /// computed from a full read needs it; a small one need not, because the elements it names refuse
-    /// it if they are not as we thought, and other tables' changes also raise the generation.
-    pub fn commit(
-        &mut self,
-        changes: &Changes,
-        generation: Option<u32>,
-    ) -> Result<Committed, WriteError> {
-        if changes.is_empty() {
-            return Ok(Committed::default());
-        }
-        let mut batch = encode(changes);
-        self.forget(changes, &mut batch);
-        if let Some(generation) = generation {
-            batch.expect_generation(generation);
-        }
-        let mut outcome = self.socket.commit(&mut batch);
-        if forgets(changes) && matches!(outcome, Err(Error::Refused { errno: ENOENT, .. })) {
-            // A client was forgotten by the kernel itself meanwhile. The rest must not wait for that.
-            let mut batch = encode(changes);
-            if let Some(generation) = generation {
-                batch.expect_generation(generation);
-            }
-            outcome = self.socket.commit(&mut batch);
-        }
-        match outcome {
-            Ok(committed) => {
-                self.forget_latecomers(changes);
-                self.sweep(changes);
-                Ok(Committed { bytes: committed.bytes })
-            }
-            Err(Error::StaleGeneration) => Err(WriteError::Overtaken),
-            Err(Error::Refused { op, errno, message }) => Err(WriteError::Refused {
-                object: op.map_or_else(|| "the transaction".into(), |op| describe(changes, op)),
-                message,
-                source: io::Error::from_raw_os_error(errno),
-            }),
-            Err(error) => Err(WriteError::Socket(error)),
-        }
-    }
-
-    /// Adds to a batch that clients of endpoints that are gone are forgotten.
-    fn forget(&mut self, changes: &Changes, batch: &mut Batch) -> usize {
-        let mut forgotten = 0;
-        for (family, table) in &changes.tables {
-            for (map, stay) in &table.forget_others {
-                let clients = self.clients(*family, map).unwrap_or_default();
-                for (client, _) in clients.iter().filter(|(_, with)| !stay.contains(with)) {
-                    let family = netlink_family(*family);
-                    batch.delete_element(family, TABLE, map, client.as_bytes());
-                    forgotten += 1;
-                }
-            }
-        }
-        forgotten
-    }
-
-    /// Clients that were given an endpoint while it was being removed. Tried a few times: one of them
-    /// may go by itself just then.
-    fn forget_latecomers(&mut self, changes: &Changes) {
-        for _ in 0..FORGET_ATTEMPTS {
-            let mut batch = Batch::new();
-            if self.forget(changes, &mut batch) == 0 || self.socket.commit(&mut batch).is_ok() {
-                return;
-            }
-        }
-        tracing::warn!("some clients are still remembered for an endpoint that is gone");
-    }
-
-    fn clients(&mut self, family: Family, map: &str) -> Result<HashMap<Key, Key>, WriteError> {
-        retrying("the clients of a sticky Service", || self.read_clients(family, map))
-    }
-
-    fn read_clients(&mut self, family: Family, map: &str) -> Result<HashMap<Key, Key>, Error> {
-        let mut clients = HashMap::new();
-        self.socket.elements(netlink_family(family), TABLE, map, &mut |element| {
-            if let (Some(client), Some(ElementData::Value(with))) =
-                (Key::from_bytes(element.key), element.data)
-                && let Some(with) = Key::from_bytes(with)
-            {
-                clients.insert(client, with);
-            }
-        })?;
-        Ok(clients)
-    }
-
-    /// Deletes what nothing refers to any more. If the kernel is not ready for it, the next full sync
-    /// finds and deletes it; packets cannot tell.
-    fn sweep(&mut self, changes: &Changes) {
-        if let Err(error) = self.socket.commit(&mut encode_sweep(changes)) {
-            tracing::debug!(error = &error as &dyn std::error::Error, "unused chains stay for now");
-        }
+    /// A subscription to what others do to our tables, which lasts as long as this connection. It is
+    /// paused while a large transaction of ours is committed.
+    pub(crate) fn watch(&mut self) -> Result<Monitor, WriteError> {
+        let failed = |error| reading("the notifications of nf_tables", error);
+        let monitor = Monitor::open(TABLE, Some(self.socket.port())).map_err(failed)?;
+        self.watched = Some(monitor.subscription().map_err(failed)?);
+        Ok(monitor)
     }
 
     /// Removes our tables; says which were there.
@@ -186,7 +94,7 @@ impl Kernel {
         for family in &present {
             batch.delete_table(netlink_family(*family), TABLE);
         }
-        self.socket.commit(&mut batch).map_err(|error| reading("the table zoneward", error))?;
+        self.send(&mut batch).map_err(|error| reading("the table zoneward", error))?;
         Ok(present)
     }
 
@@ -202,185 +110,109 @@ impl Kernel {
         self.socket.generation().map_err(|error| reading("the ruleset's generation", error))
     }
 
-    /// How many connections each Service port has had, by its key in the set: [`SetName::Connections`]
-    /// or [`SetName::NodePortConnections`].
-    pub fn connections(
+    /// See [`Tables::commit`].
+    pub fn commit(
         &mut self,
-        family: Family,
-        set: SetName,
-    ) -> Result<HashMap<Key, u64>, WriteError> {
-        self.count_connections(family, set, |counts: &mut HashMap<_, _>, element, count| {
-            counts.extend(Key::from_bytes(element.key).map(|key| (key, count)));
-        })
-    }
-
-    /// The same by the names that stand beside the keys, `namespace/name:port`.
-    pub fn named_connections(
-        &mut self,
-        family: Family,
-    ) -> Result<BTreeMap<String, u64>, WriteError> {
-        let mut all: BTreeMap<String, u64> = BTreeMap::new();
-        for set in [SetName::Connections, SetName::NodePortConnections] {
-            let of_set = self.count_connections(
-                family,
-                set,
-                |counts: &mut BTreeMap<String, u64>, element, count| {
-                    if let Some(name) = element.comment {
-                        *counts.entry(name.to_owned()).or_default() += count;
-                    }
-                },
-            )?;
-            for (name, count) in of_set {
-                *all.entry(name).or_default() += count;
-            }
+        changes: &Changes,
+        generation: Option<u32>,
+    ) -> Result<Committed, WriteError> {
+        if changes.is_empty() {
+            return Ok(Committed::default());
         }
-        Ok(all)
-    }
-
-    fn count_connections<T: Default>(
-        &mut self,
-        family: Family,
-        set: SetName,
-        take: impl Fn(&mut T, &DumpedElement<'_>, u64),
-    ) -> Result<T, WriteError> {
-        let set = set.as_str();
-        retrying("the connection counters", || {
-            let mut counts = T::default();
-            self.socket.elements(netlink_family(family), TABLE, set, &mut |element| {
-                if let Some((packets, _)) = element.counter {
-                    take(&mut counts, &element, packets);
-                }
-            })?;
-            Ok(counts)
-        })
-    }
-
-    fn try_read_back(&mut self, tolerant: bool) -> Result<ReadBack, Error> {
-        let generation = self.socket.generation()?;
-        let tables = self.socket.tables()?;
-        let mut actual = Actual::default();
-        for family in Family::BOTH {
-            if let Some(info) = find_ours(&tables, family) {
-                let note = info.comment.clone();
-                let mut table = ActualTable { note, ..self.read_table(family)? };
-                // A dormant one looks right and does nothing.
-                table.incompatible |= info.flags != 0;
-                actual.tables.insert(family, table);
-            }
-        }
-        let unchanged = self.socket.generation()? == generation;
-        if !unchanged && !tolerant {
-            return Err(Error::Interrupted);
-        }
-        Ok(ReadBack { actual, generation: unchanged.then_some(generation) })
-    }
-
-    fn read_table(&mut self, family: Family) -> Result<ActualTable, Error> {
-        let mut table = ActualTable::default();
-        self.read_chains(family, &mut table)?;
-        let present = self.socket.sets(netlink_family(family), TABLE)?;
-        let mut known = Vec::new();
-        for info in present {
-            match sets().find(|def| def.name.as_str() == info.name) {
-                None if info.name.starts_with(AFFINITY)
-                    && same_set(&info, &affinity_spec(family, &info.name)) =>
-                {
-                    let clients = self.read_clients(family, &info.name)?;
-                    table.affinity_maps.insert(info.name, clients);
-                }
-                // One of another type still has the name that is needed.
-                None if info.name.starts_with(AFFINITY) => table.incompatible = true,
-                None => table.unknown_sets.push(info.name),
-                Some(def) => {
-                    table.incompatible |= !same_set(&info, &set_spec(family, &def));
-                    known.push(def.name);
-                }
-            }
-        }
-        // Elements of a table that is replaced as a whole are of no interest.
-        if !table.incompatible {
-            for name in known {
-                match self.read_elements(family, name)? {
-                    Some(elements) => drop(table.sets.insert(name, elements)),
-                    None => table.incompatible = true,
-                }
-            }
-        }
-        Ok(table)
-    }
-
-    fn read_chains(&mut self, family: Family, table: &mut ActualTable) -> Result<(), Error> {
-        let base = base_table(family, &PlanConfig::default(), false);
-        let mut rules = self.socket.rules(netlink_family(family), TABLE)?;
-        for info in self.socket.chains(netlink_family(family), TABLE)? {
-            // A chain that is no base chain of ours must not have a hook, and the other way round.
-            let want = base.iter().find(|chain| chain.name == info.name);
-            let hook = want.and_then(|chain| chain_spec(chain).hook);
-            // A policy that drops is no way of ours, and cannot be seen in any rule.
-            table.incompatible |= hook != info.hook || info.drops;
-            let fingerprints = rules.remove(&info.name).unwrap_or_default();
-            table.chains.insert(info.name, fingerprints);
-        }
-        Ok(())
-    }
-
-    /// `None`: something is in it that cannot be told apart by a key, such as a catch-all element.
-    fn read_elements(
-        &mut self,
-        family: Family,
-        set: SetName,
-    ) -> Result<Option<HashMap<Key, Element>>, Error> {
-        let mut elements = HashMap::new();
-        let mut odd = false;
-        // Where a set has single ranges, their ends are elements too.
-        let mut ends: BTreeSet<Key> = BTreeSet::new();
-        let single_ranges = set.def().ranges && set.def().key.len() == 1;
-        let mut take = |dumped: DumpedElement<'_>| {
-            let Some(key) = Key::from_bytes(dumped.key).filter(|_| !dumped.key.is_empty()) else {
-                odd = true;
-                return;
-            };
-            if dumped.interval_end {
-                ends.insert(key);
-                return;
-            }
-            let data = match dumped.data {
-                None if dumped.key_end.is_some() => {
-                    dumped.key_end.and_then(Key::from_bytes).map_or(Data::Foreign, Data::UpTo)
-                }
-                None => Data::Nothing,
-                Some(ElementData::Goto(chain)) => Data::Goto(chain.into()),
-                Some(ElementData::Value(bytes)) => {
-                    Key::from_bytes(bytes).map_or(Data::Foreign, Data::Value)
-                }
-                Some(_) => Data::Foreign,
-            };
-            elements.insert(key, Element { key, data, comment: dumped.comment.map(Into::into) });
+        let large = self.watched.is_some() && changes.element_operations() >= LARGE;
+        let paused = if large { self.pause() } else { None };
+        let outcome = self.try_commit(changes, generation);
+        let overlooked = match paused {
+            Some(before) => self.resume(before)?,
+            None => false,
         };
-        self.socket.elements(netlink_family(family), TABLE, set.as_str(), &mut take)?;
-        if single_ranges {
-            for element in elements.values_mut() {
-                element.data = match ends.range(element.key..).next() {
-                    Some(end) => before(end).map_or(Data::Foreign, Data::UpTo),
-                    None => Data::UpTo(last(family)),
-                };
-            }
+        outcome.map(|committed| Committed { overlooked, ..committed })
+    }
+
+    fn try_commit(
+        &mut self,
+        changes: &Changes,
+        generation: Option<u32>,
+    ) -> Result<Committed, WriteError> {
+        let mut batch = encode(changes);
+        let mut left = self.forget(changes, &mut batch).unread;
+        if let Some(generation) = generation {
+            batch.expect_generation(generation);
         }
-        Ok((!odd).then_some(elements))
+        let mut outcome = self.send(&mut batch);
+        if forgets(changes) && matches!(outcome, Err(Error::Refused { errno: ENOENT, .. })) {
+            // A client was forgotten by the kernel itself meanwhile. The rest must not wait for that.
+            let mut batch = encode(changes);
+            if let Some(generation) = generation {
+                batch.expect_generation(generation);
+            }
+            outcome = self.send(&mut batch);
+        }
+        match outcome {
+            Ok(bytes) => {
+                left = left.then(self.forget_latecomers(changes));
+                self.sweep(changes);
+                Ok(Committed { bytes, overlooked: false, left })
+            }
+            Err(Error::StaleGeneration) => Err(WriteError::Overtaken),
+            Err(Error::Refused { op, errno, message }) => Err(WriteError::Refused {
+                object: op.map_or_else(|| "the transaction".into(), |op| describe(changes, op)),
+                message,
+                source: io::Error::from_raw_os_error(errno),
+            }),
+            Err(error) => Err(WriteError::Socket(error)),
+        }
+    }
+
+    /// Commits a batch and counts it; says how many bytes it took.
+    fn send(&mut self, batch: &mut Batch) -> Result<usize, Error> {
+        let bytes = self.socket.commit(batch)?.bytes;
+        self.commits = self.commits.wrapping_add(u32::from(bytes > 0));
+        Ok(bytes)
+    }
+
+    /// Deletes what nothing refers to any more. If the kernel is not ready for it, the next full sync
+    /// finds and deletes it; packets cannot tell.
+    fn sweep(&mut self, changes: &Changes) {
+        if let Err(error) = self.send(&mut encode_sweep(changes)) {
+            tracing::debug!(error = &error as &dyn std::error::Error, "unused chains stay for now");
+        }
+    }
+
+    /// Ends the watch for a while; gives the generation before, and how much was committed by then.
+    fn pause(&mut self) -> Option<(u32, u32)> {
+        let before = self.socket.generation().ok()?;
+        self.watched.as_ref()?.pause().ok()?;
+        Some((before, self.commits))
+    }
+
+    /// Watches again; true if others committed something in between.
+    fn resume(&mut self, (before, commits): (u32, u32)) -> Result<bool, WriteError> {
+        if let Some(watched) = &self.watched {
+            watched.resume().map_err(WriteError::Socket)?;
+        }
+        let ours = self.commits.wrapping_sub(commits);
+        Ok(self.generation()?.wrapping_sub(before) != ours)
+    }
+}
+
+impl Tables for Kernel {
+    fn read_back(&mut self) -> Result<ReadBack, WriteError> {
+        self.read_back()
+    }
+
+    fn commit(
+        &mut self,
+        changes: &Changes,
+        generation: Option<u32>,
+    ) -> Result<Committed, WriteError> {
+        self.commit(changes, generation)
     }
 }
 
 fn find_ours(tables: &[TableInfo], family: Family) -> Option<&TableInfo> {
     let family = Some(netlink_family(family));
     tables.iter().find(|table| table.family == family && table.name == TABLE)
-}
-
-/// The last address there is.
-fn last(family: Family) -> Key {
-    Key::new().addr(match family {
-        Family::V4 => std::net::Ipv4Addr::BROADCAST.into(),
-        Family::V6 => std::net::Ipv6Addr::from_bits(u128::MAX).into(),
-    })
 }
 
 fn forgets(changes: &Changes) -> bool {
@@ -403,14 +235,7 @@ fn retrying<T>(what: &str, mut read: impl FnMut() -> Result<T, Error>) -> Result
     }
 }
 
-fn same_set(info: &SetInfo, spec: &zw_netlink::nft::SetSpec) -> bool {
-    info.flags == spec.flags()
-        && info.key_len == spec.key_len()
-        && info.counter == spec.counter
-        && info.userdata == spec.userdata()
-}
-
-fn reading(what: &str, error: Error) -> WriteError {
+pub(crate) fn reading(what: &str, error: Error) -> WriteError {
     match error {
         Error::Refused { errno, message, .. } => WriteError::Refused {
             object: format!("access to {what}"),

@@ -1,5 +1,6 @@
 //! The ruleset in nf_tables' terms.
 
+pub(crate) mod decode;
 pub(crate) mod encode;
 pub(crate) mod rules;
 

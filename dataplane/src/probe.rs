@@ -98,7 +98,7 @@ fn explain(error: &Error) -> String {
         }
         Error::Refused { errno: ENOENT | EINVAL | EOPNOTSUPP, .. } => format!(
             "{error}; the kernel needs CONFIG_NF_TABLES with NAT, masquerade and reject \
-             (modules nf_tables, nft_chain_nat, nft_masq, nft_reject, nft_numgen, nft_ct), 5.13 or newer"
+             (modules nf_tables, nft_chain_nat, nft_masq, nft_reject, nft_numgen, nft_ct); Linux 6.1 has them all"
         ),
         error => error.to_string(),
     }

@@ -4,13 +4,31 @@
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
+use zw_plan::Changes;
+
 use crate::error::WriteError;
-use crate::kernel::Kernel;
+use crate::kernel::{Committed, ReadBack};
 
 /// How many jobs may wait. The sync loop sends one and waits for it, so this never fills.
 const WAITING: usize = 4;
 
-type Job = Box<dyn FnOnce(&mut Kernel) + Send>;
+/// What the sync loop asks of the kernel: [`Kernel`](crate::Kernel), or in tests something that fails
+/// when told to.
+pub trait Tables {
+    /// Reads our tables: names, fingerprints and elements, all of one generation.
+    fn read_back(&mut self) -> Result<ReadBack, WriteError>;
+
+    /// Applies changes, all or nothing. `generation`: only if the ruleset is still that one. A change
+    /// computed from a full read needs it; a small one need not, because the elements it names refuse
+    /// it if they are not as we thought, and other tables' changes also raise the generation.
+    fn commit(
+        &mut self,
+        changes: &Changes,
+        generation: Option<u32>,
+    ) -> Result<Committed, WriteError>;
+}
+
+type Job = Box<dyn FnOnce(&mut dyn Tables) + Send>;
 
 /// A handle to the thread; it ends when the last handle is dropped.
 #[derive(Clone)]
@@ -19,13 +37,12 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Starts the thread, in the caller's network namespace.
-    pub fn start() -> Result<Self, WriteError> {
-        let mut kernel = Kernel::open()?;
+    /// Starts the thread.
+    pub fn start(mut tables: impl Tables + Send + 'static) -> Result<Self, WriteError> {
         let (jobs, waiting) = sync_channel::<Job>(WAITING);
         thread::Builder::new()
             .name("kernel-writer".into())
-            .spawn(move || waiting.into_iter().for_each(|job| job(&mut kernel)))
+            .spawn(move || waiting.into_iter().for_each(|job| job(&mut tables)))
             .map_err(|_| WriteError::WriterGone)?;
         Ok(Self { jobs })
     }
@@ -33,10 +50,10 @@ impl Writer {
     /// Runs a job on the thread; `done` gets its value there and must not block.
     pub fn submit<T: 'static>(
         &self,
-        job: impl FnOnce(&mut Kernel) -> T + Send + 'static,
+        job: impl FnOnce(&mut dyn Tables) -> T + Send + 'static,
         done: impl FnOnce(T) + Send + 'static,
     ) -> Result<(), WriteError> {
-        let job: Job = Box::new(move |kernel| done(job(kernel)));
+        let job: Job = Box::new(move |tables| done(job(tables)));
         self.jobs.send(job).map_err(|_| WriteError::WriterGone)
     }
 }

@@ -6,6 +6,7 @@ mod bad_input;
 mod command;
 mod golden;
 mod json;
+mod parity;
 mod permission;
 mod readme;
 mod usage;

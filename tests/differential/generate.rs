@@ -6,8 +6,8 @@ use zw_lab::NODE;
 use zw_model::{Family, Protocol};
 
 use crate::cast::{ENDPOINTS, NODE_NAME, SERVED};
-use crate::rng::Rng;
 use crate::service::{Endpoint, Ingress, Kind, Port, Service, Slice, external_ip, ingress_ip};
+use zw_tests::rng::Rng;
 
 /// The zones a node may be in; none at all is one of them.
 pub(crate) const ZONES: [&str; 3] = ["zone-a", "zone-b", ""];

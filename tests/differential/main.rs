@@ -14,7 +14,6 @@ mod generate;
 mod observe;
 mod questions;
 mod report;
-mod rng;
 mod service;
 mod shrink;
 mod twins;
@@ -25,9 +24,9 @@ use std::time::Instant;
 use allowed::Uses;
 use compare::{Difference, LASTING, compare};
 use generate::ZONES;
-use rng::Rng;
 use service::Service;
 use twins::{Program, Settings, Twins};
+use zw_tests::rng::Rng;
 
 /// What a run goes through, one after the other; both proxies are started anew for each.
 const SETTINGS: [Settings; 4] = [

@@ -63,8 +63,24 @@ pub struct Agent {
 impl Agent {
     /// Starts `zoneward run` with these arguments in a namespace.
     pub fn start(namespace: &Namespace, args: &[&str]) -> Self {
+        Self::spawn(namespace, Command::new(zoneward()), args)
+    }
+
+    /// The same with some system calls of it failing, or being its last, in strace's words such as
+    /// `recvfrom:error=ENOBUFS:when=7`.
+    pub fn start_tampered(namespace: &Namespace, args: &[&str], tamper: &str) -> Self {
+        let calls = tamper.split(':').next().expect("which system call");
+        let mut strace = Command::new("strace");
+        // Not as its parent: then the agent could not be killed without strace, or strace without it.
+        strace.args(["-D", "-f", "-qq", "--seccomp-bpf", "-o", "/dev/null"]);
+        strace.args(["-e", &format!("trace={calls}"), "-e", &format!("inject={tamper}"), "--"]);
+        strace.arg(zoneward());
+        Self::spawn(namespace, strace, args)
+    }
+
+    fn spawn(namespace: &Namespace, mut program: Command, args: &[&str]) -> Self {
         let mut child = namespace.run(|| {
-            Command::new(zoneward())
+            program
                 .arg("run")
                 .args(args)
                 .stdout(Stdio::null())
@@ -98,6 +114,11 @@ impl Agent {
     /// Takes what it has logged by now into `log`.
     pub fn read_on(&mut self) {
         self.log.extend(self.lines.try_iter());
+    }
+
+    /// Whether it has ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("a child can be waited for").is_some()
     }
 
     /// Its process.

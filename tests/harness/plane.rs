@@ -41,6 +41,15 @@ impl KernelPlane {
         Self { lab }
     }
 
+    /// The same, and every pod serves them over SCTP too. Needs a kernel that has it.
+    pub fn with_sctp() -> Self {
+        let mut plane = Self::new();
+        for host in HOSTS.into_iter().filter(|host| host.node.is_some()) {
+            plane.lab.serve_sctp(host.name, &SERVED).expect("SCTP servers");
+        }
+        plane
+    }
+
     /// The network.
     pub fn lab(&self) -> &Lab {
         &self.lab
@@ -129,6 +138,21 @@ impl KernelPlane {
     }
 }
 
+/// Runs cases in both families, and says how many rows that were.
+///
+/// # Panics
+/// If a packet met another fate than its row says; names all of them.
+pub fn check_all(plane: &KernelPlane, cases: impl Fn(Family) -> Vec<Case>) -> usize {
+    let mut rows = 0;
+    let mut failures = Vec::new();
+    for case in Family::BOTH.into_iter().flat_map(cases) {
+        rows += case.rows.len();
+        failures.extend(plane.check(&case));
+    }
+    assert!(failures.is_empty(), "{} of {rows} rows:\n\n{}", failures.len(), failures.join("\n\n"));
+    rows
+}
+
 impl Default for KernelPlane {
     fn default() -> Self {
         Self::new()
@@ -140,7 +164,7 @@ pub fn lab_protocol(protocol: Protocol) -> zw_lab::Protocol {
     match protocol {
         Protocol::Tcp => zw_lab::Protocol::Tcp,
         Protocol::Udp => zw_lab::Protocol::Udp,
-        Protocol::Sctp => unreachable!("the lab has no SCTP"),
+        Protocol::Sctp => zw_lab::Protocol::Sctp,
     }
 }
 

@@ -1,16 +1,15 @@
-//! Clients that stay with their endpoint, and UDP clients that must not.
+//! Clients that stay with their endpoint.
 
 use std::collections::BTreeSet;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use zw_dataplane::Kernel;
 use zw_lab::{Answer, Protocol};
 use zw_model::{External, Family};
-use zw_plan::testing::{NODE, World, host};
+use zw_plan::testing::{NODE, World};
 use zw_plan::{Desired, bring_to};
-use zw_tests::binary::{Agent, DEADLINE};
 use zw_tests::plane::{KernelPlane, vip};
 
 const ENDPOINTS: [&str; 3] = ["local-2", "zone-b", "zone-c"];
@@ -105,84 +104,5 @@ fn a_client_that_keeps_coming_stays_longer_than_the_timeout() {
             thread::sleep(Duration::from_millis(500));
             assert_eq!(CLIENTS.map(|client| the_one(&plane, family, client)), before);
         }
-    }
-}
-
-#[test]
-fn a_udp_client_that_never_pauses_is_moved_when_its_endpoint_goes() {
-    let plane = KernelPlane::new();
-    let folder = tempfile::tempdir().unwrap();
-    let write = |endpoint: &str| {
-        let (v4, v6) = (host(endpoint).addr(Family::V4), host(endpoint).addr(Family::V6));
-        let text = format!(
-            "apiVersion: v1
-kind: Service
-metadata: {{name: dns, namespace: kube-system}}
-spec:
-  clusterIPs: [10.96.0.10, \"fd00:10:96::a\"]
-  ports: [{{name: dns, port: 53, protocol: UDP}}]
----
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {{name: dns-4, namespace: kube-system, labels: {{kubernetes.io/service-name: dns}}}}
-addressType: IPv4
-ports: [{{name: dns, port: 5353, protocol: UDP}}]
-endpoints: [{{addresses: [{v4}]}}]
----
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {{name: dns-6, namespace: kube-system, labels: {{kubernetes.io/service-name: dns}}}}
-addressType: IPv6
-ports: [{{name: dns, port: 5353, protocol: UDP}}]
-endpoints: [{{addresses: [\"{v6}\"]}}]
-"
-        );
-        let hidden = folder.path().join(".state.yaml");
-        std::fs::write(&hidden, text).unwrap();
-        std::fs::rename(hidden, folder.path().join("state.yaml")).unwrap();
-    };
-    write("zone-b");
-    let path = folder.path().to_str().unwrap();
-    let mut agent = Agent::start(
-        plane.lab().node(),
-        &[
-            "--node-name",
-            "node-1",
-            "--state",
-            path,
-            "--cluster-cidr",
-            "10.244.0.0/16,fd00:10:244::/48",
-        ],
-    );
-    agent.wait_for(&["synced"]);
-
-    let sockets = Family::BOTH.map(|family| {
-        let from = SocketAddr::new(host("client").addr(family), 0);
-        let socket = plane.lab().host("client").unwrap().run(|| UdpSocket::bind(from).unwrap());
-        socket.connect(vip(family, 10, 53)).unwrap();
-        socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
-        socket
-    });
-    // The same flow all the time; says who answered last.
-    let ask = |socket: &UdpSocket| -> Option<String> {
-        socket.send(b"?\n").ok()?;
-        let mut buffer = [0; 200];
-        let length = socket.recv(&mut buffer).ok()?;
-        let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
-        Some(text.split_whitespace().next()?.to_owned())
-    };
-    let until = |want: &str| {
-        let started = Instant::now();
-        for (family, socket) in Family::BOTH.iter().zip(&sockets) {
-            while ask(socket).as_deref() != Some(want) {
-                assert!(started.elapsed() < DEADLINE, "{family}: {want} never answered");
-            }
-        }
-        started.elapsed()
-    };
-    until("zone-b");
-    for endpoint in ["zone-c", "zone-b"] {
-        write(endpoint);
-        println!("a UDP client moved to {endpoint} after {:?}", until(endpoint));
     }
 }

@@ -2,7 +2,11 @@
 //! Needs root, nft and nothing else; fails, never skips, without.
 
 mod affinity;
+mod drift;
+mod flows;
 mod listing;
 mod packets;
+mod restart;
 mod scale;
+mod storm;
 mod table;

@@ -15,7 +15,7 @@ use crate::table::{field, generation, once};
 const SHAPE: Shape = Shape { services: 5_000, endpoints: 50 };
 
 /// The kernel's own time for as many elements of the same kind, in one transaction.
-fn raw_insertion(elements: usize) -> Duration {
+pub(crate) fn raw_insertion(elements: usize) -> Duration {
     let namespace = Namespace::new().unwrap();
     namespace.run(|| {
         let set = SetSpec {

@@ -190,6 +190,24 @@ fn cleanup_removes_our_tables_and_no_others() {
 }
 
 #[test]
+fn rules_of_kube_proxy_in_other_modes_are_told_and_left_alone() {
+    let namespace = Namespace::new().unwrap();
+    let theirs = "table ip nat {
+	chain KUBE-SERVICES {
+	}
+}
+";
+    assert!(tool_in(&namespace, "nft", &["-f", "-"], theirs).status.success());
+    let output = run_in(&namespace, &["cleanup", "--kube-proxy"]);
+    assert!(output.status.success());
+    let said = text(&output.stdout);
+    let want =
+        "not removed: rules of its iptables mode in the IPv4 table nat: run kube-proxy --cleanup\n";
+    assert_eq!(said, want);
+    assert_eq!(listing(&namespace), theirs);
+}
+
+#[test]
 fn a_running_agent_follows_edits_and_leaves_its_rules_when_stopped() {
     let namespace = Namespace::new().unwrap();
     let folder = state(&two_endpoints());

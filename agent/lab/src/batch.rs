@@ -142,8 +142,10 @@ impl<'a> Batch<'a> {
         }
         match protocol {
             // Closing breaks the connection off: nothing lingers that a later probe could meet.
-            Protocol::Tcp => sockopt::set_socket_linger(&socket, Some(Duration::ZERO))
-                .map_err(|errno| Trouble::Local(errno.into()))?,
+            Protocol::Tcp | Protocol::Sctp => {
+                sockopt::set_socket_linger(&socket, Some(Duration::ZERO))
+                    .map_err(|errno| Trouble::Local(errno.into()))?
+            }
             Protocol::Udp => match send(&socket, b"\n", SendFlags::empty()) {
                 // See `probe::ask_udp`.
                 Ok(_) | Err(Errno::PERM) => {}

@@ -136,10 +136,19 @@ impl Lab {
     /// datagram. They run until [`Lab::stop_serving`] or until the lab is dropped.
     pub fn serve(&mut self, host: &str, ports: &[u16]) -> Result<(), LabError> {
         let target = self.find_mut(host)?;
-        let places = server::everywhere(ports, &target.addresses);
+        let mut places = server::everywhere(&[Protocol::Tcp, Protocol::Udp], ports);
+        places.extend(server::on(ports, &target.addresses));
         let server = Server::start(host, &target.namespace, places)?;
         target.servers.push(server);
         target.ports.extend_from_slice(ports);
+        Ok(())
+    }
+
+    /// The same over SCTP, where the kernel has it: a server that answers like a TCP one.
+    pub fn serve_sctp(&mut self, host: &str, ports: &[u16]) -> Result<(), LabError> {
+        let target = self.find_mut(host)?;
+        let places = server::everywhere(&[Protocol::Sctp], ports);
+        target.servers.push(Server::start(host, &target.namespace, places)?);
         Ok(())
     }
 
@@ -198,7 +207,8 @@ impl Lab {
     /// never [`Answer::Answered`]; `patience` also holds for every [`Held::say`].
     pub fn open(&self, from: &str, to: SocketAddr, patience: Duration) -> Result<Held, Answer> {
         let host = self.find(from).ok_or_else(|| nobody(from))?;
-        let held = probe::open(&host.sockets, to, patience).map_err(probe::Trouble::answer)?;
+        let held = probe::open(&host.sockets, to, Protocol::Tcp, patience)
+            .map_err(probe::Trouble::answer)?;
         match held.greeting() {
             Answer::Answered { .. } => Ok(held),
             other => Err(other.clone()),

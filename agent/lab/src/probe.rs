@@ -22,6 +22,8 @@ pub enum Protocol {
     Tcp,
     /// Send one datagram, and read the one it is answered with.
     Udp,
+    /// Like TCP, on kernels that have it: one association, one line.
+    Sctp,
 }
 
 /// A TCP connection to a lab server, kept open. It keeps working, or not, as its packets are
@@ -58,16 +60,23 @@ pub(crate) fn probe(
     patience: Duration,
 ) -> Answer {
     let outcome = match protocol {
-        Protocol::Tcp => open(sockets, to, patience).map(|held| held.greeting),
+        Protocol::Tcp | Protocol::Sctp => {
+            open(sockets, to, protocol, patience).map(|held| held.greeting)
+        }
         Protocol::Udp => ask_udp(sockets, to, patience),
     };
     outcome.unwrap_or_else(Trouble::answer)
 }
 
-/// Connects and reads the first line.
-pub(crate) fn open(sockets: &Sockets, to: SocketAddr, patience: Duration) -> Result<Held, Trouble> {
+/// Connects and reads the first line. An SCTP socket of the one-to-one style takes the same calls as TCP's.
+pub(crate) fn open(
+    sockets: &Sockets,
+    to: SocketAddr,
+    protocol: Protocol,
+    patience: Duration,
+) -> Result<Held, Trouble> {
     let deadline = Instant::now() + patience;
-    let socket = sockets.make(family(to), Protocol::Tcp).map_err(Trouble::Local)?;
+    let socket = sockets.make(family(to), protocol).map_err(Trouble::Local)?;
     match connect(&socket, &to) {
         Ok(()) | Err(Errno::INPROGRESS) => {}
         Err(errno) => return Err(Trouble::connecting(errno)),

@@ -8,13 +8,13 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
+use rustix::net::{AddressFamily, bind, listen, sockopt};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::oneshot;
 
 use crate::answer::line;
-use crate::{LabError, Namespace, Protocol};
+use crate::{LabError, Namespace, Protocol, sockets};
 
 /// Connections that may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
@@ -34,25 +34,25 @@ pub(crate) struct Place {
     address: SocketAddr,
 }
 
-/// What it takes to serve `ports` on every address: one socket of each protocol and family, and
-/// for UDP one on each address in `known` besides. A datagram that leaves a socket bound to no
-/// address has the source the routes prefer, which need not be the address that was asked.
-pub(crate) fn everywhere(ports: &[u16], known: &[IpAddr]) -> Vec<Place> {
+/// What it takes to serve `ports` on every address: one socket of each protocol and family. UDP needs
+/// what [`on()`] adds besides.
+pub(crate) fn everywhere(protocols: &[Protocol], ports: &[u16]) -> Vec<Place> {
     let any = [IpAddr::from(Ipv4Addr::UNSPECIFIED), IpAddr::from(Ipv6Addr::UNSPECIFIED)];
     let mut places = Vec::new();
     for &port in ports {
         for address in any {
-            for protocol in [Protocol::Tcp, Protocol::Udp] {
+            for &protocol in protocols {
                 let address = SocketAddr::new(address, port);
                 places.push(Place { protocol, address });
             }
         }
     }
-    places.extend(on(ports, known));
     places
 }
 
-/// What an address adds to servers that are everywhere already.
+/// What an address adds to servers that are everywhere already: a UDP socket of its own. A datagram that
+/// leaves a socket bound to no address has the source the routes prefer, which need not be the address
+/// that was asked.
 pub(crate) fn on(ports: &[u16], addresses: &[IpAddr]) -> Vec<Place> {
     let each = |&port| {
         addresses.iter().map(move |&address| Place {
@@ -146,7 +146,8 @@ fn task(host: Arc<str>, place: &Place) -> io::Result<Task> {
     let socket = bound(place)?;
     let port = place.address.port();
     Ok(match place.protocol {
-        Protocol::Tcp => {
+        // Tokio has no SCTP; its TCP makes the same calls.
+        Protocol::Tcp | Protocol::Sctp => {
             listen(&socket, BACKLOG)?;
             let listener = TcpListener::from_std(socket.into())?;
             Box::pin(answer_connections(host, port, listener))
@@ -159,18 +160,11 @@ fn task(host: Arc<str>, place: &Place) -> io::Result<Task> {
 }
 
 fn bound(place: &Place) -> io::Result<OwnedFd> {
-    let (family, kind) = (
-        match place.address {
-            SocketAddr::V4(_) => AddressFamily::INET,
-            SocketAddr::V6(_) => AddressFamily::INET6,
-        },
-        match place.protocol {
-            Protocol::Tcp => SocketType::STREAM,
-            Protocol::Udp => SocketType::DGRAM,
-        },
-    );
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(family, kind, flags, None)?;
+    let family = match place.address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let socket = sockets::of_kind(family, place.protocol)?;
     // TCP: listen again although old connections are still winding down. UDP: the same port on
     // all addresses and on a single one, where the single one wins.
     sockopt::set_socket_reuseaddr(&socket, true)?;

@@ -13,11 +13,11 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, ipproto, socket_with, sockopt};
 
 use crate::{Namespace, Protocol};
 
-/// The lowest port a UDP probe is sent from; above what labs serve, and above the range of NodePorts:
+/// The lowest port a UDP or SCTP probe is sent from; above what labs serve, and above the range of NodePorts:
 /// the socket of a probe from the node must not be who answers there.
 const FIRST_PORT: u16 = 32_768;
 /// How many ports in a row may be taken.
@@ -32,7 +32,7 @@ pub(crate) struct Sockets {
     ports: Arc<Ports>,
 }
 
-/// The ports that UDP probes of one namespace leave from, in turn.
+/// The ports that UDP and SCTP probes of one namespace leave from, in turn.
 #[derive(Debug, Default)]
 pub(crate) struct Ports(AtomicU32);
 
@@ -65,7 +65,7 @@ impl Sockets {
         Self { orders: Some(orders), thread: Some(thread), ports }
     }
 
-    /// Where UDP probes leave from, for those who make their sockets themselves.
+    /// Where UDP and SCTP probes leave from, for those who make their sockets themselves.
     pub(crate) fn ports(&self) -> &Ports {
         &self.ports
     }
@@ -98,22 +98,33 @@ pub(crate) fn make(
     protocol: Protocol,
     ports: &Ports,
 ) -> io::Result<OwnedFd> {
-    let kind = match protocol {
-        Protocol::Tcp => SocketType::STREAM,
-        Protocol::Udp => SocketType::DGRAM,
-    };
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(family, kind, flags, None)?;
+    let socket = of_kind(family, protocol)?;
     hear_icmp_errors(&socket, family)?;
-    if protocol == Protocol::Udp {
+    if protocol == Protocol::Sctp && family == AddressFamily::INET6 {
+        // It would offer the server all its addresses, those of IPv4 too.
+        sockopt::set_ipv6_v6only(&socket, true)?;
+    }
+    if protocol != Protocol::Tcp {
         bind_next(&socket, family, ports)?;
     }
     Ok(socket)
 }
 
+/// A non-blocking socket and nothing more.
+pub(crate) fn of_kind(family: AddressFamily, protocol: Protocol) -> io::Result<OwnedFd> {
+    let (kind, number) = match protocol {
+        Protocol::Tcp => (SocketType::STREAM, ipproto::TCP),
+        Protocol::Udp => (SocketType::DGRAM, ipproto::UDP),
+        Protocol::Sctp => (SocketType::STREAM, ipproto::SCTP),
+    };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(socket_with(family, kind, flags, Some(number))?)
+}
+
 /// Binds to a port that no probe has used for a long time. The kernel's own choice is random, and to
 /// connection tracking a datagram from the port of an earlier one is more of the old flow: it would
-/// reach whoever answered then, whatever the rules say now.
+/// reach whoever answered then, whatever the rules say now. (TCP's choice avoids ports in use, and tracking
+/// knows a new connection from an old one; of SCTP neither is sure.)
 fn bind_next(socket: &OwnedFd, family: AddressFamily, ports: &Ports) -> io::Result<()> {
     let any: IpAddr = match family {
         AddressFamily::INET => Ipv4Addr::UNSPECIFIED.into(),

@@ -47,6 +47,11 @@ const ROUTER: &[(&str, &str)] = &[
 const LEAF: &[(&str, &str)] =
     &[("net/ipv4/ip_forward", "0"), ("net/ipv6/conf/all/forwarding", "0")];
 
+/// How long the first packet of an SCTP association waits for its answer before it is sent again, and how
+/// long any does at least, in milliseconds. An ICMP error that is back while `connect` still holds the
+/// socket is forgotten; the next one is heard. Kernels without SCTP have no such files.
+const SCTP: &[(&str, &str)] = &[("net/sctp/rto_min", "100"), ("net/sctp/rto_initial", "100")];
+
 /// The ICMPv6 types under a rate limit, as a list; kernels before 5.0 have none.
 const ICMPV6_RATEMASK: &str = "net/ipv6/icmp/ratemask";
 
@@ -54,23 +59,27 @@ const ICMPV6_RATEMASK: &str = "net/ipv6/icmp/ratemask";
 pub(crate) fn router() -> Result<(), LabError> {
     // Writing ip_forward resets the per-interface settings, so it comes first.
     all(ROUTER)?;
-    all(ANY)?;
-    unlimited_icmpv6()
+    any()
 }
 
 /// Makes the calling thread's namespace one that only sends and receives.
 pub(crate) fn leaf() -> Result<(), LabError> {
     all(LEAF)?;
+    any()
+}
+
+fn any() -> Result<(), LabError> {
     all(ANY)?;
-    unlimited_icmpv6()
+    SCTP.iter().try_for_each(|(path, value)| set_if_there(path, value))?;
+    set_if_there(ICMPV6_RATEMASK, "\n")
 }
 
 fn all(settings: &[(&str, &'static str)]) -> Result<(), LabError> {
     settings.iter().try_for_each(|(path, value)| set(path, value))
 }
 
-fn unlimited_icmpv6() -> Result<(), LabError> {
-    match set(ICMPV6_RATEMASK, "\n") {
+fn set_if_there(name: &str, value: &'static str) -> Result<(), LabError> {
+    match set(name, value) {
         Err(LabError::Sysctl { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(()),
         outcome => outcome,
     }

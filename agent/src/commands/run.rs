@@ -3,17 +3,17 @@
 mod settings;
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, bail};
 use kube::Client;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::mpsc::{Receiver, channel};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, error, info, warn};
-use zw_dataplane::{Reaction, WriteError, Writer};
+use zw_dataplane::{Kernel, Reaction, TableWatch, WriteError, Writer};
 
 use crate::BadInput;
 use crate::addresses::Addresses;
@@ -31,7 +31,7 @@ use crate::ready::Blocker;
 use crate::serve::Servers;
 use crate::status::Status;
 use crate::sync::Engine;
-use crate::watch::{Server, connect};
+use crate::watch::{Received, Server, connect};
 use crate::{sysctls, taint};
 use settings::{Settings, tell_ignored};
 
@@ -39,9 +39,12 @@ use settings::{Settings, tell_ignored};
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
 
+/// How many ports that could not be opened may wait to be told.
+const FAILURES: usize = 256;
+
 pub(crate) fn run(args: RunArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     if args.cleanup {
-        return super::cleanup::run(out);
+        return super::cleanup::own(out);
     }
     let mut file = ConfigFile::new(args.config, args.flags);
     let loaded = file.load().map_err(|error| unusable(&file, &error))?;
@@ -51,52 +54,60 @@ pub(crate) fn run(args: RunArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     if args.init_only {
         return Ok(sysctls::apply(Path::new("/"), &config)?);
     }
-    let writer = Writer::start().map_err(with_advice)?;
+    let mut kernel = Kernel::open().map_err(with_advice)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
     runtime.block_on(async {
-        let connected = match &args.state {
-            Some(_) => None,
-            None => Some(connect(config.kubeconfig.as_deref(), config.master.as_deref()).await?),
+        let from = match args.state {
+            Some(path) => From::Files(path),
+            None => {
+                let (kubeconfig, master) = (config.kubeconfig.as_deref(), config.master.as_deref());
+                let (client, received) = connect(kubeconfig, master).await?;
+                From::Cluster(client, received)
+            }
         };
-        let (client, received) = connected.unzip();
+        let client = match &from {
+            From::Files(_) => None,
+            From::Cluster(client, _) => Some(client.clone()),
+        };
         // Who programs once and ends has nobody to tell, and leaves the kernel's settings alone.
         let events = match &client {
             Some(client) if !args.once => Events::start(client.clone(), &config.node_name),
             _ => Events::default(),
         };
         let status = Arc::new(Status::new(&config, events));
-        let source = match (args.state, client.clone().zip(received)) {
-            (None, Some((client, received))) => {
+        let source = match from {
+            From::Files(path) => Source::Files(Files::new(path, status.clone())),
+            From::Cluster(client, received) => {
                 let server = Server::new(client, config.content_type);
                 let cluster = Cluster::new(server, received, &config.node_name, status.clone());
                 Source::Cluster(Box::new(cluster))
             }
-            (path, _) => Source::Files(Files::new(path.unwrap_or_default(), status.clone())),
         };
         let index = Index::new(&config.node_name).ignore_triggers_before(SystemTime::now());
         let addresses = Addresses::follow().await?;
-        let (health_failures, failed_health) = unbounded_channel();
-        let (localhost_failures, failed_localhost) = unbounded_channel();
+        let (health_failures, failed_health) = channel(FAILURES);
+        let (localhost_failures, failed_localhost) = channel(FAILURES);
         let asked = status.clone();
         let attendants = Attendants::new(asked, health_failures, localhost_failures)
             .context("cannot start a thread for servers")?;
         let local = addresses.local();
+        // Before the table is read: what anybody does to it after that is told.
+        let tables = (!args.once).then(|| TableWatch::start(&mut kernel)).transpose();
+        let tables = tables.map_err(with_advice)?;
+        let writer = Writer::start(kernel)?;
         let engine = Engine::new(index, config.clone(), local, attendants, writer, status.clone());
         let mut agent = Agent { source, engine, status };
-        if args.once {
-            return agent.once().await;
-        }
+        let Some(tables) = tables else { return agent.once().await };
         sysctls::apply(Path::new("/"), &config)?;
         let servers = Servers::start(&config, agent.status.clone(), args.metrics_max_services)?;
         agent.status.events.node(Reason::Starting, String::new());
         let taint = client.zip(args.remove_taint);
         let settings = Settings::new(config, file);
-        let outside =
-            Outside { settings, servers, taint, addresses, failed_health, failed_localhost };
-        agent.follow(outside).await
+        let failed = (failed_health, failed_localhost);
+        agent.follow(Outside { settings, servers, taint, addresses, tables, failed }).await
     })
 }
 
@@ -119,6 +130,12 @@ pub(crate) fn with_advice(error: WriteError) -> anyhow::Error {
         );
     }
     error
+}
+
+/// Where Services are to come from.
+enum From {
+    Files(PathBuf),
+    Cluster(Client, Received),
 }
 
 /// Where Services come from.
@@ -160,9 +177,10 @@ struct Outside {
     /// A taint to remove once the node is ready, and who does it.
     taint: Option<(Client, String)>,
     addresses: Addresses,
+    /// What others do to our tables.
+    tables: TableWatch,
     /// Ports that could not be opened.
-    failed_health: UnboundedReceiver<HealthPortFailure>,
-    failed_localhost: UnboundedReceiver<LocalPortFailure>,
+    failed: (Receiver<HealthPortFailure>, Receiver<LocalPortFailure>),
 }
 
 impl Agent {
@@ -194,6 +212,7 @@ impl Agent {
         let mut complete = false;
         self.status.wait_for(self.source.waiting_for());
         loop {
+            let due = retry.until.or_else(|| self.engine.due(Instant::now()));
             tokio::select! {
                 now = self.source.changed(self.engine.index()) => self.took_in(&mut complete, now),
                 difference = outside.settings.changed() => self.reconfigure(outside, &difference),
@@ -201,19 +220,25 @@ impl Agent {
                 _ = outside.addresses.changed() => {
                     self.engine.set_addresses(outside.addresses.local());
                 }
-                Some(failure) = outside.failed_health.recv() => {
+                drift = outside.tables.changed() => self.engine.drifted(drift),
+                Some(failure) = outside.failed.0.recv() => {
                     warn!("{failure}");
                     let (service, reason) =
                         (&failure.service, Reason::FailedToStartServiceHealthcheck);
                     self.status.events.service(service, reason, failure.to_string());
                 }
-                Some(failure) = outside.failed_localhost.recv() => warn!("{failure}"),
-                () = sleep_until(retry.until.unwrap_or_else(Instant::now)), if retry.until.is_some() => {}
+                Some(failure) = outside.failed.1.recv() => warn!("{failure}"),
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
             }
-            if !complete || !self.engine.is_behind() {
+            if !complete {
                 continue;
             }
-            self.status.queued();
+            let now = Instant::now();
+            if self.engine.is_behind() {
+                self.status.queued();
+            } else if self.engine.due(now).is_none_or(|due| due > now) {
+                continue;
+            }
             if retry.not_yet() {
                 continue;
             }

@@ -134,6 +134,11 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "DURATION")]
     pub(crate) conntrack_udp_timeout_stream: Option<Span>,
 
+    /// Break off TCP connections to endpoints that are gone at their next packet, instead of when their
+    /// client gives up.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    pub(crate) conntrack_tcp_cleanup: Option<bool>,
+
     /// How willingly the kernel kills this process for want of memory [default: -999]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) oom_score_adj: Option<OomScore>,

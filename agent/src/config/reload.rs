@@ -101,7 +101,8 @@ impl ConfigFile {
         Some(loaded)
     }
 
-    fn parse(&self, text: &str) -> Result<Loaded, ConfigError> {
+    /// Reads the text of a file, with the flags over it.
+    pub(crate) fn parse(&self, text: &str) -> Result<Loaded, ConfigError> {
         let (file, ignored) = File::parse(text)?;
         Ok(Loaded { config: Config::of(&self.flags, file, &self.host)?, ignored })
     }

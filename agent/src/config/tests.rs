@@ -90,6 +90,7 @@ pub(super) fn defaults() -> Config {
             tcp_be_liberal: false,
             udp: Duration::ZERO,
             udp_stream: Duration::ZERO,
+            tcp_cleanup: false,
         },
         oom_score_adj: default(-999),
         ipvs: Ipvs {
@@ -199,6 +200,7 @@ ipvs: {syncPeriod: 6s, minSyncPeriod: 7s, scheduler: mh, excludeCIDRs: [198.51.1
             tcp_be_liberal: true,
             udp: seconds(4),
             udp_stream: seconds(5),
+            tcp_cleanup: false,
         },
         oom_score_adj: asked(-5),
         ipvs: Ipvs {
@@ -246,6 +248,7 @@ fn every_flag_takes_effect_and_wins_over_the_file() {
         "--conntrack-tcp-be-liberal",
         "--conntrack-udp-timeout=6s",
         "--conntrack-udp-timeout-stream=7s",
+        "--conntrack-tcp-cleanup",
         "--oom-score-adj=-8",
         "--ipvs-scheduler=lc",
     ];
@@ -276,6 +279,7 @@ fn every_flag_takes_effect_and_wins_over_the_file() {
             tcp_be_liberal: true,
             udp: seconds(6),
             udp_stream: seconds(7),
+            tcp_cleanup: true,
         },
         oom_score_adj: asked(-8),
         ipvs: Ipvs { scheduler: "lc".into(), ..defaults().ipvs },

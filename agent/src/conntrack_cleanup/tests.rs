@@ -37,31 +37,35 @@ fn nets() -> [Net; 2] {
 }
 
 impl Net {
-    fn node_port(&self) -> UdpFrontend {
-        UdpFrontend::NodePort(self.family, NODE_PORT)
+    fn node_port(&self) -> Frontend {
+        Frontend::node_port(self.family, Protocol::Udp, NODE_PORT)
     }
 
     fn on_node(&self) -> SocketAddr {
         SocketAddr::new(self.node, NODE_PORT)
     }
 
-    fn stale(&self, changed: &ChangedUdp, to: SocketAddr, from: SocketAddr) -> bool {
+    fn stale(&self, changed: &ChangedFlows, to: SocketAddr, from: SocketAddr) -> bool {
         changed.is_stale(&udp(to, from), |addr| addr == self.node)
     }
+}
+
+fn address(at: SocketAddr) -> Frontend {
+    Frontend::new(at.ip(), Protocol::Udp, at.port())
 }
 
 fn udp(to: SocketAddr, from: SocketAddr) -> Flow {
     Flow { protocol: Protocol::Udp, original_destination: to, reply_source: from }
 }
 
-fn served(frontend: UdpFrontend, endpoints: &[SocketAddr]) -> ChangedUdp {
-    let mut changed = ChangedUdp::default();
+fn served(frontend: Frontend, endpoints: &[SocketAddr]) -> ChangedFlows {
+    let mut changed = ChangedFlows::default();
     changed.served(frontend, endpoints.iter().copied());
     changed
 }
 
-fn gone(frontend: UdpFrontend) -> ChangedUdp {
-    let mut changed = ChangedUdp::default();
+fn gone(frontend: Frontend) -> ChangedFlows {
+    let mut changed = ChangedFlows::default();
     changed.gone(frontend);
     changed
 }
@@ -70,7 +74,7 @@ fn gone(frontend: UdpFrontend) -> ChangedUdp {
 fn a_flow_goes_when_its_endpoint_went_and_stays_when_another_did() {
     for net in nets() {
         let [a, b] = net.endpoints;
-        let changed = served(UdpFrontend::Address(net.vip), &[a]);
+        let changed = served(address(net.vip), &[a]);
         assert!(net.stale(&changed, net.vip, b));
         assert!(!net.stale(&changed, net.vip, a));
         let other_port = SocketAddr::new(a.ip(), 9999);
@@ -81,7 +85,7 @@ fn a_flow_goes_when_its_endpoint_went_and_stays_when_another_did() {
 #[test]
 fn every_flow_goes_when_the_last_endpoint_went() {
     for net in nets() {
-        let changed = served(UdpFrontend::Address(net.vip), &[]);
+        let changed = served(address(net.vip), &[]);
         assert!(net.stale(&changed, net.vip, net.endpoints[0]));
         assert!(net.stale(&changed, net.vip, net.vip), "so that it is refused, not lost");
         let changed = served(net.node_port(), &[]);
@@ -93,7 +97,7 @@ fn every_flow_goes_when_the_last_endpoint_went() {
 fn translated_flows_go_with_their_frontend() {
     for net in nets() {
         let [a, _] = net.endpoints;
-        assert!(net.stale(&gone(UdpFrontend::Address(net.vip)), net.vip, a));
+        assert!(net.stale(&gone(address(net.vip)), net.vip, a));
         assert!(net.stale(&gone(net.node_port()), net.on_node(), a));
     }
 }
@@ -103,7 +107,7 @@ fn a_port_the_node_serves_itself_keeps_its_flows_when_a_service_gives_it_up() {
     for net in nets() {
         let to = net.on_node();
         assert!(!net.stale(&gone(net.node_port()), to, to));
-        assert!(!net.stale(&gone(UdpFrontend::Address(to)), to, to), "an external IP");
+        assert!(!net.stale(&gone(address(to)), to, to), "an external IP");
     }
 }
 
@@ -111,7 +115,7 @@ fn a_port_the_node_serves_itself_keeps_its_flows_when_a_service_gives_it_up() {
 fn a_flow_from_before_the_service_was_programmed_goes() {
     for net in nets() {
         let endpoints = net.endpoints;
-        assert!(net.stale(&served(UdpFrontend::Address(net.vip), &endpoints), net.vip, net.vip));
+        assert!(net.stale(&served(address(net.vip), &endpoints), net.vip, net.vip));
         let changed = served(net.node_port(), &endpoints);
         assert!(net.stale(&changed, net.on_node(), net.on_node()));
     }
@@ -139,7 +143,7 @@ fn an_endpoint_at_the_very_address_of_its_frontend_keeps_its_flows() {
 fn a_frontend_that_moved_between_services_is_judged_by_its_new_owner() {
     for net in nets() {
         let [a, b] = net.endpoints;
-        let frontend = UdpFrontend::Address(net.vip);
+        let frontend = address(net.vip);
         let mut told_last = served(frontend, &[b]);
         told_last.gone(frontend);
         let mut told_first = gone(frontend);
@@ -155,7 +159,7 @@ fn a_frontend_that_moved_between_services_is_judged_by_its_new_owner() {
 fn an_external_address_wins_over_a_node_port_of_the_same_number() {
     for net in nets() {
         let [a, b] = net.endpoints;
-        let external = UdpFrontend::Address(net.on_node());
+        let external = address(net.on_node());
         let mut changed = served(net.node_port(), &[a]);
         changed.served(external, [b]);
         assert!(net.stale(&changed, net.on_node(), a));
@@ -173,27 +177,55 @@ fn the_other_family_has_node_ports_of_its_own() {
     let [v4, v6] = nets();
     let changed = served(v4.node_port(), &[]);
     assert!(!v6.stale(&changed, v6.on_node(), v6.endpoints[0]));
-    assert_eq!(changed.families(), [Family::V4].into());
-    assert_eq!(gone(UdpFrontend::Address(v6.vip)).families(), [Family::V6].into());
+}
+
+#[test]
+fn tcp_and_udp_frontends_of_one_number_are_told_apart() {
+    for net in nets() {
+        let tcp = Frontend::new(net.vip.ip(), Protocol::Tcp, net.vip.port());
+        let changed = served(tcp, &[]);
+        assert!(!net.stale(&changed, net.vip, net.endpoints[0]));
+        let flow = Flow { protocol: Protocol::Tcp, ..udp(net.vip, net.endpoints[0]) };
+        assert!(changed.is_stale(&flow, |_| false));
+    }
+}
+
+#[test]
+fn a_few_addresses_are_asked_for_one_by_one_and_many_or_node_ports_all_at_once() {
+    for net in nets() {
+        let (family, protocol) = (net.family, Protocol::Udp);
+        let mut changed = ChangedFlows::default();
+        let mut each = Vec::new();
+        for port in 0..4 {
+            let to = SocketAddr::new(net.vip.ip(), 53 + port);
+            changed.gone(address(to));
+            each.push(Question { family, protocol, to: Some(to) });
+            assert_eq!(changed.questions(), each);
+        }
+        changed.gone(address(SocketAddr::new(net.vip.ip(), 99)));
+        assert_eq!(changed.questions(), [Question { family, protocol, to: None }]);
+        let of_node = gone(net.node_port());
+        assert_eq!(of_node.questions(), [Question { family, protocol, to: None }]);
+    }
 }
 
 #[test]
 fn nothing_changed_means_nothing_to_look_for() {
-    assert!(ChangedUdp::default().is_empty());
+    assert!(ChangedFlows::default().is_empty());
     assert!(!gone(nets()[0].node_port()).is_empty());
 }
 
 proptest! {
     /// Tiny domains: two addresses, two ports, so that hits are common.
     #[test]
-    fn only_udp_flows_to_changed_frontends_ever_go(
+    fn only_flows_to_changed_frontends_of_their_protocol_ever_go(
         frontends in prop::collection::vec((0..4u8, prop::option::of(0..3u8)), 0..4),
         to in 0..4u8, from in 0..4u8, protocol in 0..3usize,
     ) {
         let at = |n: u8| SocketAddr::new([10, 0, 0, n / 2].into(), 53 + u16::from(n % 2));
-        let mut changed = ChangedUdp::default();
+        let mut changed = ChangedFlows::default();
         for (frontend, endpoint) in &frontends {
-            let frontend = UdpFrontend::Address(at(*frontend));
+            let frontend = address(at(*frontend));
             match endpoint {
                 Some(endpoint) => changed.served(frontend, [at(*endpoint)]),
                 None => changed.gone(frontend),

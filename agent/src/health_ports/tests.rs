@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::AtomicBool;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::mpsc::{Receiver, channel};
 use tokio::time::{Instant, sleep};
 
 use super::*;
@@ -18,12 +18,12 @@ const ANY: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr
 struct Bench {
     ports: HealthPorts,
     healthy: Arc<AtomicBool>,
-    failures: UnboundedReceiver<HealthPortFailure>,
+    failures: Receiver<HealthPortFailure>,
 }
 
 fn bench(addresses: &[IpAddr]) -> Bench {
     let healthy = Arc::new(AtomicBool::new(true));
-    let (tell, failures) = unbounded_channel();
+    let (tell, failures) = channel(16);
     let asked = healthy.clone();
     let healthy_now = move || asked.load(Ordering::Relaxed);
     let addresses = addresses.iter().copied().collect();

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::mpsc::{Receiver, channel};
 use tokio::time::{sleep, timeout};
 
 use super::*;
@@ -19,11 +19,11 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 struct Bench {
     ports: LocalhostPorts,
-    failures: UnboundedReceiver<LocalPortFailure>,
+    failures: Receiver<LocalPortFailure>,
 }
 
 fn bench(limits: Limits) -> Bench {
-    let (tell, failures) = unbounded_channel();
+    let (tell, failures) = channel(16);
     Bench { ports: LocalhostPorts::new(Handle::current(), limits, tell), failures }
 }
 

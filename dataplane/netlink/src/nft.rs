@@ -27,8 +27,8 @@ pub use expr::{
     Verdict,
 };
 pub use load::{CtKey, FibAddress, MetaKey, NameMatch, PayloadBase, RTN_LOCAL};
-pub use monitor::Monitor;
-pub use notice::{Change, Generation, Notice, Object, Verb, parse_notice};
+pub use monitor::{Monitor, Subscription};
+pub use notice::{Change, Elements, Generation, Notice, Object, Verb, parse_notice};
 pub use reply::{ChainInfo, DumpedElement, RuleInfo, SetInfo, TableInfo};
 pub use set::{SetData, SetSpec, TypeOf};
 pub use watch::Watch;

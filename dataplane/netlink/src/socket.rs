@@ -85,6 +85,12 @@ impl RawSocket {
         Ok(socket)
     }
 
+    /// Another descriptor of the same socket.
+    pub(crate) fn duplicate(&self) -> Result<Self, Error> {
+        let fd = self.fd.try_clone().map_err(|e| error("duplicate", e))?;
+        Ok(Self { fd, port: self.port, send_buffer: self.send_buffer })
+    }
+
     /// The number the kernel knows this socket by, unique in its network namespace.
     pub(crate) fn port(&self) -> u32 {
         self.port

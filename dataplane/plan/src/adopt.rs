@@ -101,6 +101,15 @@ pub fn decode_frontend(family: Family, set: SetName, key: &Key) -> Option<Fronte
     decode_in(family, if node_port { Space::NodePort } else { Space::Address }, key)
 }
 
+/// The frontend and the slot that an element of a map of endpoints is about.
+pub(crate) fn decode_slot(family: Family, set: SetName, key: &Key) -> Option<(Frontend, u32)> {
+    let frontend = decode_frontend(family, set, key)?;
+    match decode(family, set.def().key, key)?.last()? {
+        Value::Slot(slot) => Some((frontend, *slot)),
+        _ => None,
+    }
+}
+
 fn decode_in(family: Family, space: Space, key: &Key) -> Option<Frontend> {
     let (at, protocol, port) = match decode(family, space.key(), key)?.as_slice() {
         [Value::Addr(addr), Value::Protocol(protocol), Value::Port(port)] => {
@@ -132,7 +141,8 @@ pub fn bring_to(desired: &Desired, actual: &Actual) -> Changes {
     changes
 }
 
-fn make(desired: &Desired, family: Family) -> TableChanges {
+/// A table that is not there.
+pub(crate) fn make(desired: &Desired, family: Family) -> TableChanges {
     TableChanges {
         add_table: Some(desired.note(family)),
         ..adjust(desired, family, &ActualTable::default())

@@ -19,6 +19,9 @@ pub(crate) const REFUSE: &str = "refuse";
 /// Continues where a Service port has endpoints, but none this client may use.
 pub(crate) const IGNORE: &str = "ignore";
 
+/// Where `services` sends what no endpoint may answer: past the search for one, to those two.
+pub(crate) const UNSERVED: &str = "unserved";
+
 /// The only base chain whose rules depend on the Services: empty while none is sticky.
 const REMEMBER: &str = "remember";
 
@@ -53,11 +56,7 @@ pub fn base_table(family: Family, config: &PlanConfig, any_sticky: bool) -> Vec<
             vec![Statement::In(space.key(), space.connections())],
             services(),
             services(),
-            vec![
-                Statement::NotIn(space.key(), space.no_endpoints()),
-                Statement::In(space.key(), space.connections()),
-                Statement::Drop,
-            ],
+            vec![Statement::In(space.key(), space.connections()), Statement::Drop],
         ]
     };
     let to_node_port = |then: Statement| [node_addresses(family, config), vec![then]].concat();
@@ -67,6 +66,7 @@ pub fn base_table(family: Family, config: &PlanConfig, any_sticky: bool) -> Vec<
         // What clients of a Service without endpoints are told: connection refused, at once.
         chain(REFUSE, None, vec![vec![Statement::Reject]]),
         chain(IGNORE, None, vec![vec![Statement::Drop]]),
+        chain(UNSERVED, None, Vec::new()),
         chain(NODE_PORTS, None, dispatch(node_port)),
         chain(DISPATCH, None, [dispatch(address), vec![to_node_port(goto(NODE_PORTS))]].concat()),
         chain(

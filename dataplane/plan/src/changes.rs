@@ -18,7 +18,7 @@ pub struct Changes {
 /// The changes to one family's table, in the order they are applied.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TableChanges {
-    /// The table is there but unusable: it goes, in the same transaction that makes it anew.
+    /// Whatever table is there goes, in the same transaction that makes it anew.
     pub delete_table: bool,
     /// The table is made, with this comment.
     pub add_table: Option<String>,
@@ -30,6 +30,8 @@ pub struct TableChanges {
     pub add_chains: Vec<Chain>,
     /// Chains whose rules are replaced.
     pub rewrite_chains: Vec<Chain>,
+    /// Sets that lose all their elements, before any come.
+    pub flush_sets: Vec<SetName>,
     /// Elements that go, as they are.
     pub delete_elements: BTreeMap<SetName, Vec<Element>>,
     /// Elements that come; one that changes goes first.
@@ -61,17 +63,13 @@ impl Changes {
             .sum()
     }
 
-    /// Takes in changes to other elements than its own.
-    pub fn absorb(&mut self, other: Changes) {
-        for (family, others) in other.tables {
-            let table = self.table(family);
-            for (set, elements) in others.delete_elements {
-                table.delete_elements.entry(set).or_default().extend(elements);
-            }
-            for (set, elements) in others.add_elements {
-                table.add_elements.entry(set).or_default().extend(elements);
-            }
+    /// These changes and then others, as one.
+    pub fn then(mut self, later: Changes) -> Changes {
+        for (family, later) in later.tables {
+            let sooner = self.tables.remove(&family).unwrap_or_default();
+            self.tables.insert(family, sooner.then(family, later));
         }
+        self
     }
 
     pub(crate) fn table(&mut self, family: Family) -> &mut TableChanges {
@@ -85,8 +83,82 @@ impl TableChanges {
             + self.add_elements.values().map(Vec::len).sum::<usize>()
     }
 
+    fn then(mut self, family: Family, later: Self) -> Self {
+        if later.delete_table {
+            return later;
+        }
+        self.add_table = self.add_table.or(later.add_table);
+        self.add_sets.extend(later.add_sets);
+        for map in later.add_affinity_maps {
+            // Not deleted yet: that comes after everything else.
+            match self.delete_sets.iter().position(|set| *set == map) {
+                Some(at) => drop(self.delete_sets.remove(at)),
+                None => self.add_affinity_maps.push(map),
+            }
+        }
+        for chain in later.add_chains {
+            if let Some(chain) = self.write(chain) {
+                self.add_chains.push(chain);
+            }
+        }
+        for chain in later.rewrite_chains {
+            if let Some(chain) = self.write(chain) {
+                self.rewrite_chains.push(chain);
+            }
+        }
+        for set in later.flush_sets {
+            self.delete_elements.remove(&set);
+            self.add_elements.remove(&set);
+            if !self.flush_sets.contains(&set) {
+                self.flush_sets.push(set);
+            }
+        }
+        let mut net = Net::default();
+        for (deleted, added) in [
+            (std::mem::take(&mut self.delete_elements), std::mem::take(&mut self.add_elements)),
+            (later.delete_elements, later.add_elements),
+        ] {
+            for (set, element) in each(deleted) {
+                net.record(family, set, element.key, Some(element), None);
+            }
+            for (set, element) in each(added) {
+                net.record(family, set, element.key, None, Some(element));
+            }
+        }
+        net.settle_table(&mut self);
+        self.forget_others.extend(later.forget_others);
+        self.forget_others.retain(|map, _| !later.delete_sets.contains(map));
+        self.delete_chains.extend(later.delete_chains);
+        self.delete_sets.extend(later.delete_sets);
+        self
+    }
+
+    /// Gives a chain that was to be changed already these rules; gives any other back.
+    fn write(&mut self, chain: Chain) -> Option<Chain> {
+        let is_it = |known: &&mut Chain| known.name == chain.name;
+        let mut known = self.add_chains.iter_mut().chain(&mut self.rewrite_chains);
+        if let Some(known) = known.find(is_it) {
+            *known = chain;
+            return None;
+        }
+        // Not deleted yet: that comes after everything else.
+        match self.delete_chains.iter().position(|name| *name == chain.name) {
+            Some(at) => {
+                self.delete_chains.remove(at);
+                self.rewrite_chains.push(chain);
+                None
+            }
+            None => Some(chain),
+        }
+    }
+
     pub(crate) fn add(&mut self, set: SetName, element: Element) {
         self.add_elements.entry(set).or_default().push(element);
+    }
+
+    fn replace(&mut self, set: SetName, before: Option<Element>, after: Option<Element>) {
+        before.into_iter().for_each(|element| self.delete(set, element));
+        after.into_iter().for_each(|element| self.add(set, element));
     }
 
     pub(crate) fn delete(&mut self, set: SetName, element: Element) {
@@ -122,16 +194,24 @@ impl Net {
     /// Adds what really changes to `changes`.
     pub(crate) fn settle(self, changes: &mut Changes) {
         for ((family, set, _), (before, after)) in self.elements {
-            if before == after {
-                continue;
-            }
-            let table = changes.table(family);
-            if let Some(element) = before {
-                table.delete(set, element);
-            }
-            if let Some(element) = after {
-                table.add(set, element);
+            if before != after {
+                changes.table(family).replace(set, before, after);
             }
         }
     }
+
+    /// As [`Net::settle`], where all of it is of one family.
+    fn settle_table(self, table: &mut TableChanges) {
+        for ((_, set, _), (before, after)) in self.elements {
+            if before != after {
+                table.replace(set, before, after);
+            }
+        }
+    }
+}
+
+fn each(elements: BTreeMap<SetName, Vec<Element>>) -> impl Iterator<Item = (SetName, Element)> {
+    elements
+        .into_iter()
+        .flat_map(|(set, elements)| elements.into_iter().map(move |element| (set, element)))
 }

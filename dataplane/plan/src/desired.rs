@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use zw_model::{Family, ServiceKey};
 
+use crate::adopt::{decode_frontend, decode_slot};
 use crate::base::{base_table, remember};
 use crate::changes::{Changes, Net};
 use crate::config::PlanConfig;
@@ -16,6 +17,7 @@ use crate::frontend::Frontend;
 use crate::ruleset::Chain;
 use crate::service::{Backend, PortRules, ServiceRules, Slots};
 use crate::sets::SetName;
+use crate::shape::Shape;
 use crate::surroundings::Surroundings;
 use shared::{Shared, Turnover};
 
@@ -152,6 +154,47 @@ impl Desired {
         let base = base_table(family, &self.config, self.shared.any_sticky(family));
         let shapes = self.shared.shapes(family).map(|shape| shape.chain(family, &self.config));
         base.into_iter().chain(shapes).collect()
+    }
+
+    /// The chain of this name.
+    pub(crate) fn chain(&self, family: Family, name: &str) -> Option<Chain> {
+        let base = base_table(family, &self.config, self.shared.any_sticky(family));
+        let shape = || Shape::parse(name).filter(|shape| self.shared.has_shape(family, shape));
+        let base = base.into_iter().find(|chain| chain.name == name);
+        base.or_else(|| Some(shape()?.chain(family, &self.config)))
+    }
+
+    /// There is an affinity map of this name.
+    pub(crate) fn has_affinity_map(&self, family: Family, name: &str) -> bool {
+        self.shared.has_affinity_map(family, name)
+    }
+
+    /// The element of a set with this key. Sets of ranges have none that a key tells.
+    pub(crate) fn element(&self, family: Family, set: SetName, key: &Key) -> Option<Element> {
+        match set {
+            SetName::ClusterIps | SetName::Hairpin => {
+                self.shared.has_element(family, set, *key).then(|| Element::bare(*key))
+            }
+            SetName::NodeAddresses | SetName::ServiceRanges => {
+                let elements = self.surroundings.elements(family).into_iter();
+                let mut of_set = elements.filter(|(of, element)| *of == set && element.key == *key);
+                of_set.next().map(|(_, element)| element)
+            }
+            SetName::Endpoints
+            | SetName::LocalEndpoints
+            | SetName::NodePortEndpoints
+            | SetName::NodePortLocalEndpoints => {
+                let (frontend, slot) = decode_slot(family, set, key)?;
+                let port = self.active(&frontend)?;
+                let (_, backends) = port.lists().into_iter().find(|(of, _)| *of == set)?;
+                Some(port.endpoint(slot, backends.get(usize::try_from(slot).ok()?)?))
+            }
+            _ => {
+                let port = self.active(&decode_frontend(family, set, key)?)?;
+                let mut heads = port.heads().into_iter();
+                heads.find(|(of, head)| *of == set && head.key == *key).map(|(_, head)| head)
+            }
+        }
     }
 
     /// The names of one family's affinity maps.

@@ -15,6 +15,7 @@ mod base;
 mod changes;
 mod config;
 mod desired;
+mod drift;
 mod element;
 mod frontend;
 mod rules;
@@ -36,6 +37,7 @@ pub use base::{TABLE, base_table};
 pub use changes::{Changes, TableChanges};
 pub use config::{Balance, PlanConfig, Pods};
 pub use desired::{Contested, Desired};
+pub use drift::{ChainDrift, Drift, TableDrift};
 pub use element::{Data, Element, Key, Value, decode};
 pub use frontend::{At, Frontend};
 pub use ruleset::{

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use crate::base::{IGNORE, REFUSE};
+use crate::base::{IGNORE, REFUSE, UNSERVED};
 use crate::element::{Data, Element, Key};
 use crate::service::{Backend, Exposure, PortRules};
 use crate::sets::SetName;
@@ -33,10 +33,11 @@ impl PortRules {
         let (key, space) = (self.frontend.key(), self.frontend.space());
         let named = |data| Element { key, data, comment: Some(self.comment.as_ref().to_owned()) };
         let goto = |shape: Shape| named(Data::Goto(shape.to_string()));
-        let mut heads = vec![(space.connections(), named(Data::Nothing))];
-        if let Some(pick) = self.main() {
-            heads.push((space.services(), goto(Shape::Pick(pick))));
-        }
+        let main = match self.main() {
+            Some(pick) => goto(Shape::Pick(pick)),
+            None => named(Data::Goto(UNSERVED.into())),
+        };
+        let mut heads = vec![(space.connections(), named(Data::Nothing)), (space.services(), main)];
         if let Some(pick) = self.shortcut() {
             heads.push((space.shortcuts(), goto(Shape::Pick(pick))));
         }

@@ -166,6 +166,12 @@ impl Table {
                 return refused(format!("chain {} does not exist", chain.name));
             }
         }
+        for set in &changes.flush_sets {
+            let Some(elements) = self.elements.get_mut(set) else {
+                return refused(format!("no set {set}"));
+            };
+            elements.clear();
+        }
         for (set, elements) in &changes.delete_elements {
             for Element { key, .. } in elements {
                 if self.elements.get_mut(set).and_then(|e| e.remove(key)).is_none() {

@@ -1,12 +1,12 @@
 //! Packet cases: who sends what to which Service, and who must answer. Written once; run on the
-//! walker in this crate and on a real kernel by the netns tier, in both families.
+//! walker in this crate and on real kernels by the netns and vm tiers, in both families.
 //!
 //! The cast is fixed, so that one network of namespaces serves every case.
 
 mod cases;
 mod fixtures;
 
-pub use cases::cases;
+pub use cases::{cases, sctp_cases};
 pub use fixtures::{Conditions, Port, SliceSpec, World};
 
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use zw_model::{Family, Protocol};
 
 use crate::walk::{Fate, Origin, Outcome, Packet};
 
-/// The ports every pod of the cast serves, TCP and UDP.
+/// The ports every pod of the cast serves, TCP and UDP, and SCTP where the kernel has it.
 pub const SERVED: [u16; 3] = [8080, 8081, 5353];
 
 /// Somebody who sends or answers.

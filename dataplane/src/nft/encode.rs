@@ -28,6 +28,8 @@ pub(crate) fn encode(changes: &Changes) -> Batch {
 fn encode_table(of: Family, changes: &TableChanges, batch: &mut Batch) {
     let family = super::family(of);
     if changes.delete_table {
+        // Made first, because deleting what is not there would be refused.
+        batch.add_table(family, TABLE, None);
         batch.delete_table(family, TABLE);
     }
     if let Some(note) = &changes.add_table {
@@ -51,6 +53,9 @@ fn encode_table(of: Family, changes: &TableChanges, batch: &mut Batch) {
             let exprs = rules::encode(of, rule);
             batch.add_rule(family, TABLE, &chain.name, &exprs, Some(&fingerprint));
         }
+    }
+    for set in &changes.flush_sets {
+        batch.flush_set(family, TABLE, set.as_str());
     }
     for (set, elements) in &changes.delete_elements {
         for element in elements {
@@ -170,6 +175,7 @@ fn describe_table(family: Family, changes: &TableChanges) -> impl Iterator<Item 
     let rules = written().flat_map(move |chain| {
         (1..=chain.rules.len()).map(move |n| format!("rule {n} of {family} chain {}", chain.name))
     });
+    let flushed = changes.flush_sets.iter().map(move |set| format!("flush {family} set {set}"));
     let deleted = changes.delete_elements.iter().flat_map(move |(set, elements)| {
         elements.iter().map(move |element| {
             format!("delete {family} element {} of {set}", show_key(family, *set, &element.key))
@@ -182,16 +188,17 @@ fn describe_table(family: Family, changes: &TableChanges) -> impl Iterator<Item 
             format!("{family} element {} of {set}{of}", show_key(family, *set, &element.key))
         })
     });
-    changes
-        .delete_table
-        .then(|| table("delete"))
+    let replaced = changes.delete_table.then(|| [table("make"), table("delete")]);
+    replaced
         .into_iter()
+        .flatten()
         .chain(changes.add_table.as_ref().map(|_| table("add")))
         .chain(changes.add_sets.iter().map(move |set| format!("{family} set {}", set.name)))
         .chain(changes.add_affinity_maps.iter().map(move |map| format!("{family} map {map}")))
         .chain(changes.add_chains.iter().map(move |chain| format!("{family} chain {}", chain.name)))
         .chain(written().map(move |chain| format!("flush {family} chain {}", chain.name)))
         .chain(rules)
+        .chain(flushed)
         .chain(deleted)
         .chain(added)
 }
@@ -288,6 +295,7 @@ mod tests {
             let element = zw_plan::Element::bare(zw_plan::Key::new());
             table.delete_elements.insert(zw_plan::SetName::Hairpin, vec![element.clone()]);
             table.add_affinity_maps.push("affinity-x".into());
+            table.flush_sets.push(zw_plan::SetName::Allowed);
             table.add_elements.insert(zw_plan::SetName::Hairpin, vec![element]);
         }
         let described: Vec<String> = changes
@@ -296,7 +304,7 @@ mod tests {
             .flat_map(|(family, table)| describe_table(*family, table))
             .collect();
         assert_eq!(described.len(), encode(&changes).len());
-        assert_eq!(described[0], "delete the IPv4 table zoneward");
+        assert_eq!(described[1], "delete the IPv4 table zoneward");
         assert_eq!(
             describe(&changes, OpId(described.len() as u32 - 1)),
             described[described.len() - 1]

@@ -15,6 +15,12 @@ use crate::message::{self, NLM_F_DUMP};
 /// first is read: these take well under a megabyte of the receive buffer.
 const DELETES_PER_SEND: usize = 512;
 
+/// Entries that are kept in memory between a dump and their deletion, about 2 MB.
+const FOUND_PER_DUMP: usize = 16 * 1024;
+
+/// Dumps for one request. Together with the above more than any table holds.
+const DUMPS: usize = 256;
+
 /// A connection to connection tracking in one network namespace.
 pub struct Socket {
     exchange: Exchange,
@@ -103,19 +109,30 @@ impl Socket {
         Ok(total)
     }
 
-    /// Deletes the entries that match and that `doomed` says so of.
+    /// Deletes the entries that match and that `doomed` says so of, a bounded number at a time.
     pub fn delete_matching(
         &mut self,
         filter: &Filter,
         doomed: &mut dyn FnMut(&Entry) -> bool,
     ) -> Result<Deleted, Error> {
-        let mut found = Vec::new();
-        self.entries(filter, &mut |entry| {
-            if doomed(entry) {
-                found.push(*entry);
+        let mut total = Deleted::default();
+        for _ in 0..DUMPS {
+            let mut found = Vec::new();
+            self.entries(filter, &mut |entry| {
+                if found.len() < FOUND_PER_DUMP && doomed(entry) {
+                    found.push(*entry);
+                }
+            })?;
+            let some = self.delete(&found)?;
+            total.deleted += some.deleted;
+            total.gone += some.gone;
+            total.offloaded += some.offloaded;
+            // What stays in place would be found again and again.
+            if found.len() < FOUND_PER_DUMP || some.deleted == 0 {
+                break;
             }
-        })?;
-        self.delete(&found)
+        }
+        Ok(total)
     }
 
     fn dump(

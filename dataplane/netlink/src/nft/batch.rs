@@ -216,6 +216,14 @@ impl Batch {
         })
     }
 
+    /// `flush set ip t s`: deletes all its elements, those added earlier in this batch too.
+    pub fn flush_set(&mut self, family: Family, table: &str, set: &str) -> OpId {
+        self.single(NFT_MSG_DELSETELEM, 0, family, |buf, _| {
+            attr::put_str(buf, NFTA_SET_ELEM_LIST_TABLE, table);
+            attr::put_str(buf, NFTA_SET_ELEM_LIST_SET, set);
+        })
+    }
+
     fn single(
         &mut self,
         verb: u16,

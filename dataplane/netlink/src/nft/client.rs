@@ -10,7 +10,7 @@ use std::io::IoSlice;
 
 use super::constants::*;
 use super::reply::{self, ChainInfo, DumpedElement, Message, SetInfo, TableInfo};
-use super::{Batch, Family};
+use super::{Batch, Element, Family};
 use crate::Error;
 use crate::attr;
 use crate::exchange::Exchange;
@@ -165,6 +165,35 @@ impl Socket {
         seen.sort_unstable();
         let repeated = seen.windows(2).any(|pair| pair[0] == pair[1]);
         if repeated { Err(Error::Interrupted) } else { Ok(()) }
+    }
+
+    /// One element of a set, as `read` understands it; none if it is not there, or the set is not.
+    pub fn element<T>(
+        &mut self,
+        family: Family,
+        table: &str,
+        set: &str,
+        key: &[u8],
+        read: impl Fn(&DumpedElement<'_>) -> T,
+    ) -> Result<Option<T>, Error> {
+        let wanted = Element { key, key_end: None, data: None, timeout: None, comment: None };
+        let ask = |buf: &mut Vec<u8>| {
+            attr::put_str(buf, NFTA_SET_ELEM_LIST_TABLE, table);
+            attr::put_str(buf, NFTA_SET_ELEM_LIST_SET, set);
+            let at = attr::nest(buf, NFTA_SET_ELEM_LIST_ELEMENTS);
+            wanted.encode(buf);
+            attr::end_nest(buf, at);
+        };
+        let seq = self.exchange.request(nft_kind(NFT_MSG_GETSETELEM), 0, family.nfproto(), ask)?;
+        let found = self.exchange.read_reply(seq, nft_kind(NFT_MSG_NEWSETELEM), |message| {
+            let mut found = None;
+            reply::parse_elements(message, &mut |element| found = Some(read(&element)))?;
+            Ok(found)
+        });
+        match found {
+            Err(Error::Refused { errno: libc::ENOENT, .. }) => Ok(None),
+            found => found,
+        }
     }
 
     /// Reads what the batch numbered from `first` met.

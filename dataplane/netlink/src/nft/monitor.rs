@@ -72,12 +72,7 @@ impl Monitor {
         Ok(true)
     }
 
-    /// Ends the subscription for a while, for a large commit of our own.
-    ///
-    /// As long as anybody is subscribed, the kernel holds a page for every object and element of a
-    /// commit until all of it is done, even those no subscriber gets: 100,000 elements take 400 MB
-    /// for a moment and almost twice the time. What is committed until [`Monitor::resume`] is not
-    /// told, so the generations before and after are to be compared.
+    /// See [`Subscription::pause`].
     pub fn pause(&self) -> Result<(), Error> {
         self.raw.unsubscribe(NFNLGRP_NFTABLES)
     }
@@ -85,6 +80,11 @@ impl Monitor {
     /// Subscribes again.
     pub fn resume(&self) -> Result<(), Error> {
         self.raw.subscribe(NFNLGRP_NFTABLES)
+    }
+
+    /// The same subscription, for whoever commits while another reads.
+    pub fn subscription(&self) -> Result<Subscription, Error> {
+        Ok(Subscription { raw: self.raw.duplicate()? })
     }
 
     /// Empties the queue, to be continued at the next call if it is too long.
@@ -102,6 +102,28 @@ impl Monitor {
             }
         }
         Err(Error::Overrun)
+    }
+}
+
+/// A handle to a [`Monitor`]'s subscription, which reads nothing.
+pub struct Subscription {
+    raw: RawSocket,
+}
+
+impl Subscription {
+    /// Ends the subscription for a while, for a large commit of our own.
+    ///
+    /// As long as anybody is subscribed, the kernel holds a page for every object and element of a
+    /// commit until all of it is done, even those no subscriber gets: 100,000 elements take 400 MB
+    /// for a moment and almost twice the time. What is committed until [`Subscription::resume`] is
+    /// not told, so the generations before and after are to be compared.
+    pub fn pause(&self) -> Result<(), Error> {
+        self.raw.unsubscribe(NFNLGRP_NFTABLES)
+    }
+
+    /// Subscribes again.
+    pub fn resume(&self) -> Result<(), Error> {
+        self.raw.subscribe(NFNLGRP_NFTABLES)
     }
 }
 

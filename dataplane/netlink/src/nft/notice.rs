@@ -1,15 +1,15 @@
 //! What a notification says: a pure function from bytes, apart from any socket.
 //!
 //! Only names are read, and those of foreign tables only as far as the table's: a host may change
-//! other tables all day, and each change passes through here.
+//! other tables all day, and each change passes through here. Elements are read when asked for.
 
 use std::borrow::Cow;
 
 use super::Family;
 use super::constants::*;
-use super::reply::Message;
+use super::reply::{DumpedElement, Message, parse_list};
 use crate::Error;
-use crate::attr::{malformed, until_nul};
+use crate::attr::{Attrs, malformed, until_nul};
 
 /// Something that was committed.
 ///
@@ -36,6 +36,19 @@ pub struct Change<'a> {
     pub name: Option<Cow<'a, str>>,
     /// The port of the socket that made the change: see [`Socket::port`](super::Socket::port).
     pub port: u32,
+    /// The elements, of a change of some; else none.
+    pub elements: Elements<'a>,
+}
+
+/// Elements as a notification carries them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Elements<'a>(&'a [u8]);
+
+impl Elements<'_> {
+    /// Gives every one to `each`.
+    pub fn read(&self, each: &mut dyn FnMut(DumpedElement<'_>)) -> Result<(), Error> {
+        parse_list(Attrs(self.0), each)
+    }
 }
 
 /// What happened to an object.
@@ -110,6 +123,7 @@ pub fn parse_notice<'a>(message: &Message<'a>, table: &str) -> Result<Option<Not
     };
     let (family, attrs) = message.body()?;
     let (mut ours, mut name) = (false, None);
+    let (of, port) = (Family::from_nfproto(family), message.port);
     for attr in attrs {
         let attr = attr?;
         if attr.kind == NFTA_TABLE_NAME {
@@ -120,10 +134,14 @@ pub fn parse_notice<'a>(message: &Message<'a>, table: &str) -> Result<Option<Not
         } else if Some(attr.kind) == name_kind {
             name = Some(String::from_utf8_lossy(until_nul(attr.payload)));
         }
+        let elements = match (object, attr.kind) {
+            (Object::Element, NFTA_SET_ELEM_LIST_ELEMENTS) => Elements(attr.payload),
+            (Object::Element, _) => continue,
+            _ => Elements::default(),
+        };
         if ours && (name.is_some() || name_kind.is_none()) {
-            let family = Family::from_nfproto(family);
-            let port = message.port;
-            return Ok(Some(Notice::Change(Change { verb, object, family, name, port })));
+            let change = Change { verb, object, family: of, name, port, elements };
+            return Ok(Some(Notice::Change(change)));
         }
     }
     Err(malformed("notification without names"))

@@ -248,10 +248,19 @@ pub fn parse_elements(
     for list in attrs {
         let list = list?;
         if list.kind == NFTA_SET_ELEM_LIST_ELEMENTS {
-            for element in list.nested() {
-                each(parse_element(element?.nested())?);
-            }
+            parse_list(list.nested(), each)?;
         }
+    }
+    Ok(())
+}
+
+/// Reads a list of elements.
+pub(crate) fn parse_list(
+    list: Attrs<'_>,
+    each: &mut dyn FnMut(DumpedElement<'_>),
+) -> Result<(), Error> {
+    for element in list {
+        each(parse_element(element?.nested())?);
     }
     Ok(())
 }

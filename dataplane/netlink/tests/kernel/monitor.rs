@@ -21,7 +21,7 @@ fn hear(monitor: &mut Monitor) -> Vec<Heard> {
     let mut heard = Vec::new();
     let mut each = |notice: Notice<'_>| {
         heard.push(match notice {
-            Notice::Change(Change { verb, object, family, name, port }) => {
+            Notice::Change(Change { verb, object, family, name, port, .. }) => {
                 let name = name.unwrap_or_default().into_owned();
                 Heard::Change { verb, object, family, name, port }
             }

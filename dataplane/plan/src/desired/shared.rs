@@ -22,6 +22,8 @@ pub(super) struct Shared {
     shapes: BTreeMap<(Family, Shape), usize>,
     idle: BTreeSet<(Family, Shape)>,
     affinity_maps: BTreeMap<(Family, String), usize>,
+    /// Those that nobody uses any more.
+    emptied: BTreeSet<(Family, String)>,
     elements: BTreeMap<(Family, SetName, Key), usize>,
 }
 
@@ -64,6 +66,18 @@ impl Shared {
         let of_family = self.affinity_maps.range((family, String::new())..);
         let of_family = of_family.take_while(move |((of, _), _)| *of == family);
         of_family.filter(|(_, uses)| **uses > 0).map(|((_, name), _)| name)
+    }
+
+    pub(super) fn has_shape(&self, family: Family, shape: &Shape) -> bool {
+        self.shapes.contains_key(&(family, shape.clone()))
+    }
+
+    pub(super) fn has_affinity_map(&self, family: Family, name: &str) -> bool {
+        self.affinity_maps.contains_key(&(family, name.to_owned()))
+    }
+
+    pub(super) fn has_element(&self, family: Family, set: SetName, key: Key) -> bool {
+        self.elements.contains_key(&(family, set, key))
     }
 
     pub(super) fn elements(&self, family: Family) -> impl Iterator<Item = (&SetName, &Key)> {
@@ -130,24 +144,25 @@ impl Shared {
             self.shapes.remove(&key);
             changes.table(key.0).delete_chains.push(key.1.to_string());
         }
-        self.affinity_maps.retain(|(family, map), uses| {
-            if *uses == 0 {
-                changes.table(*family).delete_sets.push(map.clone());
-            }
-            *uses > 0
-        });
+        for (family, map) in std::mem::take(&mut self.emptied) {
+            changes.table(family).delete_sets.push(map.clone());
+            self.affinity_maps.remove(&(family, map));
+        }
     }
 
     /// Nothing lies idle after a fresh start.
     pub(super) fn forget_idle(&mut self) {
         self.idle.clear();
         self.shapes.retain(|_, uses| *uses > 0);
-        self.affinity_maps.retain(|_, uses| *uses > 0);
+        for key in std::mem::take(&mut self.emptied) {
+            self.affinity_maps.remove(&key);
+        }
     }
 
     fn take(&mut self, family: Family, shape: Shape, turnover: &mut Turnover) {
         if let Some(map) = shape.affinity_map() {
             let key = (family, map);
+            self.emptied.remove(&key);
             *self.affinity_maps.entry(key.clone()).or_insert_with(|| {
                 turnover.new_maps.insert(key);
                 0
@@ -163,10 +178,14 @@ impl Shared {
     }
 
     fn let_go(&mut self, family: Family, shape: Shape) {
-        if let Some(map) = shape.affinity_map()
-            && let Some(uses) = self.affinity_maps.get_mut(&(family, map))
-        {
-            *uses -= 1;
+        if let Some(map) = shape.affinity_map() {
+            let key = (family, map);
+            if let Some(uses) = self.affinity_maps.get_mut(&key) {
+                *uses -= 1;
+                if *uses == 0 {
+                    self.emptied.insert(key);
+                }
+            }
         }
         let key = (family, shape);
         if let Some(uses) = self.shapes.get_mut(&key) {

@@ -1,7 +1,11 @@
 //! The cases. A row reads: what it shows, who sends, where to, who answers.
 
 mod external;
+mod odd_addresses;
+mod sctp;
 mod settings;
+
+pub use sctp::sctp_cases;
 
 use std::net::SocketAddr;
 
@@ -74,7 +78,7 @@ fn both(one: Want, other: Want) -> Want {
     }
 }
 
-/// Every case, in one family.
+/// Every case, in one family, of TCP and UDP.
 pub fn cases(family: Family) -> Vec<Case> {
     let mut cases = basics(family);
     cases.extend(conditions(family));
@@ -82,6 +86,7 @@ pub fn cases(family: Family) -> Vec<Case> {
     cases.extend(zones(family));
     cases.extend(external::cases(family));
     cases.extend(settings::cases(family));
+    cases.extend(odd_addresses::cases(family));
     cases
 }
 

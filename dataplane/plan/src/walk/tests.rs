@@ -3,14 +3,14 @@
 use zw_model::Family;
 
 use crate::table::Table;
-use crate::testing::{NODE, cases};
+use crate::testing::{NODE, cases, sctp_cases};
 use crate::walk::walk;
 
 #[test]
 fn every_packet_meets_its_fate() {
     let mut rows = 0;
     for family in Family::BOTH {
-        for case in cases(family) {
+        for case in cases(family).into_iter().chain(sctp_cases(family)) {
             let table = Table::of(&case.world.desired(), family).unwrap();
             for row in &case.rows {
                 let walk = walk(&table, &NODE.addresses(family), row.packet(family));
@@ -26,5 +26,5 @@ fn every_packet_meets_its_fate() {
             }
         }
     }
-    assert!(rows >= 300, "only {rows} rows ran");
+    assert!(rows >= 500, "only {rows} rows ran");
 }

@@ -26,15 +26,16 @@ fn parse(bytes: &[u8]) -> Result<Option<Notice<'_>>, Error> {
 
 fn change(verb: Verb, object: Object, name: Option<&str>) -> Notice<'_> {
     let name = name.map(Cow::Borrowed);
-    Notice::Change(Change { verb, object, family: Some(Family::Ip), name, port: 77 })
+    let (family, elements) = (Some(Family::Ip), Elements::default());
+    Notice::Change(Change { verb, object, family, name, port: 77, elements })
 }
 
 #[test]
 fn the_names_of_an_object_are_found_and_what_follows_is_not_read() {
     let rest: (u16, &[u8]) = (9, b"unread");
     let table: (u16, &[u8]) = (1, b"zoneward\0");
-    let bytes = notification(NFT_MSG_DELSETELEM, &[table, (2, b"endpoints\0"), rest]);
-    let want = change(Verb::Deleted, Object::Element, Some("endpoints"));
+    let bytes = notification(NFT_MSG_DELRULE, &[table, (2, b"dispatch\0"), rest]);
+    let want = change(Verb::Deleted, Object::Rule, Some("dispatch"));
     assert_eq!(parse(&bytes).expect("well formed"), Some(want.clone()));
     let mut cut = bytes;
     let end = cut.len();
@@ -49,6 +50,40 @@ fn the_names_of_an_object_are_found_and_what_follows_is_not_read() {
         parse(&bytes).expect("well formed"),
         Some(change(Verb::Deleted, Object::Table, None))
     );
+}
+
+#[test]
+fn elements_are_told_with_what_they_map_to() {
+    let mut list = Vec::new();
+    for n in [7u8, 8] {
+        let element = crate::nft::Element {
+            key: &[n; 4],
+            key_end: None,
+            data: Some(crate::nft::ElementData::Goto("cluster-1")),
+            timeout: None,
+            comment: Some("web/api"),
+        };
+        element.encode(&mut list);
+    }
+    let attributes = [(1, &b"zoneward\0"[..]), (2, b"services\0"), (3, &list)];
+    let bytes = notification(NFT_MSG_NEWSETELEM, &attributes);
+    let Some(Notice::Change(change)) = parse(&bytes).expect("well formed") else { panic!() };
+    assert_eq!((change.object, change.name.as_deref()), (Object::Element, Some("services")));
+    let mut read = Vec::new();
+    let mut take = |element: DumpedElement<'_>| {
+        let data = element.data.expect("a map's");
+        read.push(format!("{:?} {data:?} {:?}", element.key, element.comment));
+    };
+    change.elements.read(&mut take).expect("well formed");
+    assert_eq!(
+        read,
+        [
+            r#"[7, 7, 7, 7] Goto("cluster-1") Some("web/api")"#,
+            r#"[8, 8, 8, 8] Goto("cluster-1") Some("web/api")"#
+        ]
+    );
+    let bytes = notification(NFT_MSG_NEWSETELEM, &attributes[..2]);
+    assert!(matches!(parse(&bytes), Err(Error::Malformed { .. })), "no elements");
 }
 
 #[test]
@@ -111,7 +146,9 @@ proptest! {
         }
         bytes.truncate(cut.index(bytes.len()));
         for message in parse_messages(&bytes).flatten() {
-            let _ = parse_notice(&message, TABLE);
+            if let Ok(Some(Notice::Change(change))) = parse_notice(&message, TABLE) {
+                let _ = change.elements.read(&mut |_| {});
+            }
         }
     }
 }

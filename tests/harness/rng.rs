@@ -2,11 +2,11 @@
 
 /// SplitMix64: one word of state, good enough to choose test cases.
 #[derive(Debug, Clone)]
-pub(crate) struct Rng(u64);
+pub struct Rng(u64);
 
 impl Rng {
     /// An independent stream for one purpose: what one draws does not move what another gets.
-    pub(crate) fn stream(seed: u64, number: u64) -> Self {
+    pub fn stream(seed: u64, number: u64) -> Self {
         let mut rng = Self(seed);
         let base = rng.next();
         Self(base ^ number.wrapping_mul(0xd1b5_4a32_d192_ed03))
@@ -21,23 +21,23 @@ impl Rng {
     }
 
     /// A number below this one.
-    pub(crate) fn below(&mut self, end: usize) -> usize {
+    pub fn below(&mut self, end: usize) -> usize {
         // The bias is far below what anyone could notice here.
         (self.next() % end as u64) as usize
     }
 
     /// True so many times in a hundred.
-    pub(crate) fn chance(&mut self, percent: usize) -> bool {
+    pub fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 
     /// One of these.
-    pub(crate) fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+    pub fn pick<T: Clone>(&mut self, from: &[T]) -> T {
         from[self.below(from.len())].clone()
     }
 
     /// Some of these, in their order, each taken so many times in a hundred.
-    pub(crate) fn some<T: Clone>(&mut self, from: &[T], percent: usize) -> Vec<T> {
+    pub fn some<T: Clone>(&mut self, from: &[T], percent: usize) -> Vec<T> {
         from.iter().filter(|_| self.chance(percent)).cloned().collect()
     }
 }

@@ -1,0 +1,67 @@
+//! Services that changed, planned and committed: the usual sync.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+use tracing::warn;
+use zw_dataplane::WriteError;
+use zw_model::ServiceKey;
+use zw_plan::{Contested, Frontend, ServiceRules, Slots, Surroundings, plan_service};
+
+use super::{Engine, Report};
+use crate::attendants::Attendants;
+use crate::events::Reason;
+
+impl Engine {
+    pub(super) async fn sync_changed(
+        &mut self,
+        keys: BTreeSet<ServiceKey>,
+        around: Option<Surroundings>,
+    ) -> Result<Report, WriteError> {
+        let mut report = Report { services: keys.len(), ..Report::default() };
+        let started = Instant::now();
+        let before = Attendants::before(&self.desired, &keys);
+        let updates: Vec<(ServiceKey, Option<ServiceRules>)> = keys
+            .iter()
+            .map(|key| (key.clone(), self.plan(key, |frontend| self.desired.slots(key, frontend))))
+            .collect();
+        let mut changes = std::mem::take(&mut self.left).then(self.desired.update(updates));
+        if let Some(around) = around {
+            changes = changes.then(self.desired.surround(around));
+        }
+        self.report_contested(keys.iter());
+        report.did.plan = started.elapsed();
+        self.commit(changes, None, &mut report).await?;
+        self.attendants.attend(&self.index, &self.desired, keys.iter(), before);
+        Ok(report)
+    }
+
+    pub(super) fn plan(
+        &self,
+        key: &ServiceKey,
+        previous: impl Fn(&Frontend) -> Slots,
+    ) -> Option<ServiceRules> {
+        let (service, slices) = self.index.service(key)?;
+        Some(plan_service(service, slices, self.index.node(), previous))
+    }
+
+    /// Two Services may claim one address and port only by somebody's mistake: it is told with every
+    /// change of either, and for all of them with a full sync.
+    pub(super) fn report_contested<'a>(&self, keys: impl Iterator<Item = &'a ServiceKey>) {
+        let contested: BTreeMap<Frontend, Contested> = keys
+            .flat_map(|key| self.desired.contested(key))
+            .map(|contested| (contested.frontend, contested))
+            .collect();
+        let mut lost: BTreeMap<ServiceKey, Vec<String>> = BTreeMap::new();
+        for Contested { frontend, owner, losers } in contested.into_values() {
+            for svc in losers {
+                warn!(%svc, %frontend, %owner, "not programmed: another Service has this address and port");
+                lost.entry(svc).or_default().push(format!("{frontend} is {owner}'s"));
+            }
+        }
+        for (svc, lost) in lost {
+            let message = format!("not programmed, another Service has it: {}", lost.join("; "));
+            self.status.events.service(&svc, Reason::AddressInUse, message);
+        }
+    }
+}
