@@ -56,9 +56,12 @@ pub(crate) enum StreamEvent {
     /// A list begins; what it does not contain is gone.
     Begin,
     Apply(Wire),
-    Delete(ObjectId),
-    /// The list is complete.
-    Complete,
+    /// It is gone since this version.
+    Delete(ObjectId, u64),
+    /// The list of this version is complete.
+    Complete(u64),
+    /// There is nothing to tell up to this version.
+    Told(u64),
 }
 
 /// What it means that the server says "not found".

@@ -19,6 +19,7 @@ use tracing::{debug, info, warn};
 use super::decode::WatchPart;
 use super::received::Resource;
 use super::request::{Failure, Selection, Server, WATCH_SECONDS};
+use super::wire::number;
 use super::{Need, Seen, StreamEvent, StreamId, Wire};
 
 /// How long after a server said that it does not know a resource it is asked again: it may have been
@@ -68,7 +69,7 @@ impl Follower {
                         told_unknown = true;
                     }
                     // What it does not know it has none of.
-                    if self.tell(StreamEvent::Complete).await.is_err() {
+                    if self.tell(StreamEvent::Complete(number(None))).await.is_err() {
                         return;
                     }
                     sleep(UNKNOWN_RESOURCE).await;
@@ -100,8 +101,10 @@ impl Follower {
         while let Some(object) = list.next().await? {
             self.tell(StreamEvent::Apply(object.into())).await?;
         }
-        self.version = Some(list.version()?);
-        self.tell(StreamEvent::Complete).await?;
+        let version = list.version()?;
+        let complete = StreamEvent::Complete(number(Some(&version)));
+        self.version = Some(version);
+        self.tell(complete).await?;
         Ok(Outcome::Fruitful)
     }
 
@@ -125,10 +128,15 @@ impl Follower {
                 }
                 WatchPart::Delete(object) => {
                     let version = object.version.clone();
+                    let number = number(version.as_deref());
                     // An object without a name cannot come from an API server.
-                    (version, Wire::from(object).into_id().map(StreamEvent::Delete))
+                    let id = Wire::from(object).into_id();
+                    (version, id.map(|id| StreamEvent::Delete(id, number)))
                 }
-                WatchPart::Bookmark(version) => (version, None),
+                WatchPart::Bookmark(version) => {
+                    let number = number(version.as_deref());
+                    (version, Some(StreamEvent::Told(number)))
+                }
                 WatchPart::Error(refusal) => return Err(Failure::Refused(refusal)),
             };
             if let Some(version) = version.filter(|version| !version.is_empty()) {

@@ -151,11 +151,12 @@ async fn told(
         let next = timeout(Duration::from_secs(600), seen.recv()).await;
         told.push(match next.expect("in time").expect("the watch runs").event {
             StreamEvent::Begin => "begin".to_owned(),
-            StreamEvent::Complete => "complete".to_owned(),
+            StreamEvent::Complete(version) => format!("complete {version}"),
             StreamEvent::Apply(Wire { content: Content::Good(object, _), version }) => {
                 format!("+ {} {version}", object.id)
             }
-            StreamEvent::Delete(id) => format!("- {id}"),
+            StreamEvent::Delete(id, version) => format!("- {id} {version}"),
+            StreamEvent::Told(version) => format!("at {version}"),
             other => format!("{other:?}"),
         });
     }
@@ -189,14 +190,15 @@ async fn pages_are_one_list_and_the_watch_goes_on_from_there() {
             ),
             form.watch(&[("DELETED", service("a", "21"))], End::Never),
         ];
-        let (told, asked) = told(script, ContentType::Protobuf, 6).await;
+        let (told, asked) = told(script, ContentType::Protobuf, 7).await;
         let want = [
             "begin",
             "+ Service web/a 7",
             "+ Service web/b 8",
-            "complete",
+            "complete 10",
             "+ Service web/c 11",
-            "- Service web/a",
+            "at 20",
+            "- Service web/a 21",
         ];
         assert_eq!(told, want, "{form:?}");
         assert_eq!(versions(&asked), ["list ", "list more", "watch 10", "watch 11", "watch 20"]);
@@ -222,9 +224,9 @@ async fn a_version_that_the_server_has_forgotten_means_to_list_again() {
             form.watch(&[("ADDED", service("b", "41"))], End::Never),
         ];
         let (told, asked) = told(script, ContentType::Protobuf, 8).await;
-        let want = ["begin", "complete", "begin", "+ Service web/a 25", "complete", "begin"];
+        let want = ["begin", "complete 10", "begin", "+ Service web/a 25", "complete 30", "begin"];
         assert_eq!(told[..6], want, "{form:?}");
-        assert_eq!(told[6..], ["complete", "+ Service web/b 41"], "{form:?}");
+        assert_eq!(told[6..], ["complete 40", "+ Service web/b 41"], "{form:?}");
         let want = ["list ", "watch 10", "list ", "watch 30", "list ", "watch 40"];
         assert_eq!(versions(&asked), want, "{form:?}");
     }
@@ -241,7 +243,7 @@ async fn a_watch_that_breaks_goes_on_where_it_was() {
             form.watch(&[("ADDED", service("b", "12"))], End::Never),
         ];
         let (told, asked) = told(script, ContentType::Protobuf, 4).await;
-        assert_eq!(told, ["begin", "complete", "+ Service web/a 11", "+ Service web/b 12"]);
+        assert_eq!(told, ["begin", "complete 10", "+ Service web/a 11", "+ Service web/b 12"]);
         assert_eq!(versions(&asked), ["list ", "watch 10", "watch 11", "watch 11"], "{form:?}");
     }
 }
@@ -262,7 +264,7 @@ async fn a_list_that_fails_is_begun_anew() {
         ];
         let (told, asked) = told(script, ContentType::Protobuf, 7).await;
         let a = "+ Service web/a 7";
-        assert_eq!(told, ["begin", "begin", a, "begin", "begin", a, "complete"], "{form:?}");
+        assert_eq!(told, ["begin", "begin", a, "begin", "begin", a, "complete 10"], "{form:?}");
         assert_eq!(versions(&asked)[..5], ["list ", "list ", "list more", "list ", "list "]);
     }
 }
@@ -285,7 +287,7 @@ async fn a_resource_that_the_server_does_not_know_is_empty_only_where_servers_ma
         let next = timeout(Duration::from_secs(60), seen.recv()).await;
         let Seen { stream, event } = next.expect("in time").expect("the watches run");
         match event {
-            StreamEvent::Complete => {
+            StreamEvent::Complete(_) => {
                 assert_eq!(stream, optional.id, "of {needed:?}");
                 return;
             }

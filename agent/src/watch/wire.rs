@@ -28,6 +28,6 @@ impl Wire {
 }
 
 /// A server that does not number its versions gives the last word to whoever speaks last.
-fn number(version: Option<&str>) -> u64 {
+pub(super) fn number(version: Option<&str>) -> u64 {
     version.and_then(|version| version.parse().ok()).unwrap_or(u64::MAX)
 }
