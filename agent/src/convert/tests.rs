@@ -1,10 +1,12 @@
 //! Every quirk of Kubernetes' fields that is known here, one row each, and any JSON at all.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use zw_model::{
     Conditions, Hints, Protocol, Scope, Service, ServiceKey, ServicePort, Slice, SliceEndpoint,
-    SliceKey, SlicePort,
+    SliceKey, SlicePort, Topology,
 };
 
 use super::{Body, Content, Decoded, Form, Kind, Object, ObjectId, Problem, decode, identity};
@@ -108,9 +110,7 @@ fn endpoint(addr: &str) -> SliceEndpoint {
     SliceEndpoint {
         addr: addr.parse().unwrap(),
         conditions: Conditions { ready: true, serving: true, terminating: false },
-        node: None,
-        zone: None,
-        hints: None,
+        topology: Arc::default(),
     }
 }
 

@@ -8,7 +8,9 @@ mod endpoints;
 mod node;
 mod service;
 
-pub use endpoints::{Conditions, Hints, Scope, Slice, SliceEndpoint, SliceKey, SlicePort};
+pub use endpoints::{
+    Conditions, Hints, Scope, Slice, SliceEndpoint, SliceKey, SlicePort, Topology,
+};
 pub use node::NodeContext;
 pub use service::{External, Service, ServiceKey, ServicePort, TrafficPolicy};
 
