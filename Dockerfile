@@ -8,6 +8,8 @@ RUN cargo build --locked --profile dist --target x86_64-unknown-linux-gnu -p zon
     && cp target/x86_64-unknown-linux-gnu/dist/zoneward /zoneward/zoneward
 
 FROM scratch
+# `kubectl exec POD -- zoneward …` finds it.
+ENV PATH=/
 COPY --from=build /zoneward/zoneward /zoneward
 ENTRYPOINT ["/zoneward"]
 CMD ["check"]

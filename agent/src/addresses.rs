@@ -64,7 +64,7 @@ impl Addresses {
         // Before the list: nothing is missed between the two, and what is told twice does no harm.
         let subscription = Subscription::open()?;
         let known = list().await?;
-        let current = known.local();
+        let current = known.local(zw_dataplane::link_index());
         Ok(Self { known, current, subscription: Some(subscription), in_doubt: false })
     }
 
@@ -82,7 +82,7 @@ impl Addresses {
             } else {
                 self.listen().await;
             }
-            let now = self.known.local();
+            let now = self.known.local(zw_dataplane::link_index());
             if now != self.current {
                 self.current = now;
                 return &self.current;
@@ -213,12 +213,14 @@ impl Known {
         }
     }
 
-    fn local(&self) -> BTreeSet<LocalAddress> {
-        let local = |(addr, places): (&IpAddr, &BTreeSet<(u32, u8)>)| LocalAddress {
-            addr: *addr,
-            on_loopback: places.iter().all(|(interface, _)| *interface == LOOPBACK),
+    /// But for those on the interface `except`, which are Services' addresses.
+    fn local(&self, except: Option<u32>) -> BTreeSet<LocalAddress> {
+        let local = |(addr, places): (&IpAddr, &BTreeSet<(u32, u8)>)| {
+            let mut own = places.iter().map(|(at, _)| *at).filter(|at| Some(*at) != except);
+            own.clone().next()?;
+            Some(LocalAddress { addr: *addr, on_loopback: own.all(|at| at == LOOPBACK) })
         };
-        self.0.iter().map(local).collect()
+        self.0.iter().filter_map(local).collect()
     }
 }
 

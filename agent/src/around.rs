@@ -9,7 +9,7 @@ use zw_model::{Family, NodeContext};
 use zw_plan::{PlanConfig, Pods, Surroundings};
 
 use crate::addresses::NodePorts;
-use crate::config::{Config, DetectLocal};
+use crate::config::{Config, DetectLocal, Mode};
 
 /// All of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,10 +34,14 @@ impl Around {
             DetectLocal::InterfaceNamePrefix(name) => Pods::InterfacePrefix(name.clone()),
         };
         let primary = primary(config, node);
+        let by_ipvs = config.mode == Mode::Ipvs;
         let (mut any_node_address, mut node_addresses) = (Vec::new(), BTreeSet::new());
         for family in Family::BOTH {
             let of_family = local.iter().copied().filter(|addr| Family::of(*addr) == family);
+            let all = of_family.clone().filter(|addr| !addr.is_loopback());
             match config.node_port_addresses.serving(family, of_family, &primary) {
+                // IPVS knows no "any": there is a virtual server for every address.
+                NodePorts::Any if by_ipvs => node_addresses.extend(all),
                 NodePorts::Any => any_node_address.push(family),
                 NodePorts::Only(addresses) => node_addresses.extend(addresses),
             }
@@ -48,8 +52,10 @@ impl Around {
             masquerade_all: config.masquerade_all,
             any_node_address,
             balance: config.balance,
+            ipvs: by_ipvs.then(|| config.ipvs.scheduler()),
         };
-        Self { plan, surroundings: Surroundings { node_addresses, service_ranges } }
+        let own_addresses = if by_ipvs { local.clone() } else { BTreeSet::new() };
+        Self { plan, surroundings: Surroundings { node_addresses, service_ranges, own_addresses } }
     }
 
     /// Where ports on this node are opened: its addresses, or a family's unspecified one for all.
@@ -102,6 +108,18 @@ mod tests {
         let got = around(&Config { node_port_addresses: all, ..config });
         assert_eq!(got.plan.any_node_address, Family::BOTH);
         assert_eq!(got.listening(), addresses(&["0.0.0.0", "::"]).into_iter().collect());
+    }
+
+    #[test]
+    fn in_the_ipvs_mode_node_ports_are_served_on_each_address_by_itself() {
+        let all = NodePortAddresses { all: true, ..NodePortAddresses::default() };
+        let config = Config { mode: Mode::Ipvs, node_port_addresses: all, ..Config::for_test() };
+        let local = addresses(&["127.0.0.1", "192.0.2.1", "192.0.2.2", "2001:db8::1", "::1"]);
+        let local: BTreeSet<IpAddr> = local.into_iter().collect();
+        let got = Around::new(&config, &NodeContext::default(), &local, Vec::new());
+        let want = addresses(&["192.0.2.1", "192.0.2.2", "2001:db8::1"]);
+        assert_eq!(got.surroundings.node_addresses, want.into_iter().collect());
+        assert_eq!((got.plan.any_node_address, got.surroundings.own_addresses), (vec![], local));
     }
 
     #[test]

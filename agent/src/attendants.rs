@@ -43,6 +43,13 @@ pub(crate) struct Attendants {
 #[derive(Debug, Default)]
 pub(crate) struct Before(BTreeSet<Frontend>);
 
+impl Before {
+    /// Takes in what other Services had.
+    pub(crate) fn absorb(&mut self, Before(others): Before) {
+        self.0.extend(others);
+    }
+}
+
 impl Attendants {
     /// Whether this agent keeps up is told to load balancers too.
     pub(crate) fn new(
@@ -146,7 +153,7 @@ impl Attendants {
                 let lacks = |rules: &PortRules| {
                     let answering = match (&rules.exposure, policy) {
                         (Exposure::Cluster, Policy::Internal) => &rules.backends,
-                        (Exposure::ExternalLocal { local }, Policy::External) => local,
+                        (Exposure::ExternalLocal { local, .. }, Policy::External) => local,
                         _ => return false,
                     };
                     let of_family = rules.frontend.family() == family;
@@ -178,7 +185,7 @@ impl Attendants {
         let addresses = |backends: &[Backend]| backends.iter().map(|b| b.addr).collect();
         let backends = self.on_localhost.contains(&frontend.family).then(|| Backends {
             addrs: match &rules.exposure {
-                Exposure::ExternalLocal { local } => addresses(local),
+                Exposure::ExternalLocal { local, .. } => addresses(local),
                 _ => addresses(&rules.backends),
             },
             affinity: service.affinity.map(|seconds| Duration::from_secs(seconds.into())),

@@ -1,14 +1,21 @@
 //! The command line as typed. Kept apart from what the commands do with it.
 
-use std::path::PathBuf;
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap_complete::engine::ArgValueCompleter;
 use ipnet::IpNet;
 use zw_plan::{PlanConfig, Pods};
 
+use crate::commands::controller::ControllerArgs;
 use crate::commands::simulate::SimulateArgs;
-use crate::config::{Flags, IgnoredFlags};
+use crate::complete::services;
+use crate::config::{Flags, IgnoredFlags, Mode};
+use crate::inspect::filter::Place;
+use crate::inspect::socket;
 use crate::metrics::connections::DEFAULT_LIMIT;
+use crate::screen::Colour;
 
 /// A node-local Service proxy for Kubernetes: a kube-proxy replacement that programs nftables through
 /// netlink.
@@ -38,13 +45,23 @@ pub(crate) enum Command {
     /// Run the agent: program this node's kernel and keep it up to date
     Run(Box<RunArgs>),
     /// Show what is programmed, per Service
-    DumpRules(DumpRulesArgs),
+    DumpRules(Box<DumpRulesArgs>),
+    /// Tell why a Service is answered, or not, and by whom
+    Explain(Box<ExplainArgs>),
+    /// Follow one packet through the rules
+    Trace(Box<TraceArgs>),
+    /// Compare what should be in the kernel with what is; exit code 1 if they differ
+    Diff(Box<DiffArgs>),
+    /// Watch the busiest Services, and how evenly their endpoints are used
+    Top(TopArgs),
     /// Probe the kernel and the permissions, one line per capability
-    Check,
+    Check(CheckArgs),
     /// Remove everything Zoneward put into the kernel, or what kube-proxy left there
     Cleanup(CleanupArgs),
     /// A dual-stack, three-zone node in private namespaces, with real packets and no cluster
     Demo(DemoArgs),
+    /// Run the zone-slice controller: publish EndpointSlices per zone
+    Controller(Box<ControllerArgs>),
     /// Score slice-group algorithms
     Simulate(SimulateArgs),
     /// Print the version
@@ -82,6 +99,14 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "N", default_value_t = DEFAULT_LIMIT)]
     pub(crate) metrics_max_services: usize,
 
+    /// Where this agent answers root's questions (`--from agent`); empty: nowhere.
+    #[arg(long, env = "ZONEWARD_SOCKET", default_value = socket::DEFAULT_PATH, value_name = "PATH")]
+    pub(crate) socket: String,
+
+    /// Serve a page for people at /status, beside the metrics. Read-only.
+    #[arg(long)]
+    pub(crate) status_page: bool,
+
     /// Take this taint off the Node after the first sync. Needs the right to patch Nodes, which
     /// deploy/base does not give.
     #[arg(long, value_name = "KEY", conflicts_with_all = ["state", "once"])]
@@ -116,13 +141,47 @@ impl PlanArgs {
     }
 }
 
+/// For text.
+#[derive(Debug, Args)]
+pub(crate) struct ColorArgs {
+    /// When to use colour.
+    #[arg(long, value_enum, default_value_t = Colour::Auto, value_name = "WHEN")]
+    pub(crate) color: Colour,
+}
+
+/// How to reach a running agent.
+#[derive(Debug, Args)]
+pub(crate) struct SocketArgs {
+    /// Where the agent answers root.
+    #[arg(long, env = "ZONEWARD_SOCKET", default_value = socket::DEFAULT_PATH, value_name = "PATH")]
+    socket: PathBuf,
+}
+
+impl SocketArgs {
+    pub(crate) fn path(&self) -> &Path {
+        &self.socket
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct DumpRulesArgs {
     /// Only this Service, or only one port of it by name or number.
-    #[arg(value_name = "NS/NAME[:PORT]")]
+    #[arg(value_name = "NS/NAME[:PORT]", add = ArgValueCompleter::new(services))]
     pub(crate) service: Option<String>,
 
-    /// Where to look: the kernel works with the agent dead.
+    /// Only Services of this namespace.
+    #[arg(short, long, value_name = "NS")]
+    pub(crate) namespace: Option<String>,
+
+    /// Only what is reached at this address.
+    #[arg(long, value_name = "IP[:PORT]")]
+    pub(crate) address: Option<Place>,
+
+    /// Only what has this endpoint, in use or not.
+    #[arg(long, value_name = "IP[:PORT]")]
+    pub(crate) endpoint: Option<Place>,
+
+    /// Where to look: the kernel works with the agent dead, the agent knows why.
     #[arg(long, value_enum, default_value_t = From::Kernel, conflicts_with = "state")]
     pub(crate) from: From,
 
@@ -139,12 +198,19 @@ pub(crate) struct DumpRulesArgs {
     pub(crate) output: Output,
 
     #[command(flatten)]
+    pub(crate) color: ColorArgs,
+
+    #[command(flatten)]
+    pub(crate) socket: SocketArgs,
+
+    #[command(flatten)]
     pub(crate) plan: PlanArgs,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum From {
     Kernel,
+    Agent,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -154,12 +220,145 @@ pub(crate) enum Output {
     Nft,
 }
 
+/// The forms of what is no ruleset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StoryOutput {
+    Text,
+    Json,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// The Service, or only one port of it by name or number.
+    #[arg(value_name = "NS/NAME[:PORT]", add = ArgValueCompleter::new(services))]
+    pub(crate) service: String,
+
+    /// Manifests to explain, instead of asking the agent.
+    #[arg(long, value_name = "PATH", requires = "node_name")]
+    pub(crate) state: Option<PathBuf>,
+
+    /// With --state: the node it is seen from.
+    #[arg(long, env = "NODE_NAME", value_name = "NAME")]
+    pub(crate) node_name: Option<String>,
+
+    /// The form.
+    #[arg(short, long, value_enum, default_value_t = StoryOutput::Text)]
+    pub(crate) output: StoryOutput,
+
+    #[command(flatten)]
+    pub(crate) color: ColorArgs,
+
+    #[command(flatten)]
+    pub(crate) socket: SocketArgs,
+
+    #[command(flatten)]
+    pub(crate) plan: PlanArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TraceArgs {
+    /// The client's address, or `node` for the node itself.
+    #[arg(value_name = "SRC")]
+    pub(crate) from: String,
+
+    /// Where it sends to: an address and port, or a Service's port by name or number.
+    #[arg(value_name = "DST:PORT[/PROTOCOL]")]
+    pub(crate) to: String,
+
+    /// The interface it comes in through, where rules tell pods by that.
+    #[arg(long = "in", value_name = "INTERFACE", default_value = "")]
+    pub(crate) interface: String,
+
+    /// Wait for a real packet and show its way, by nftables' own trace.
+    #[arg(long, conflicts_with = "state")]
+    pub(crate) live: bool,
+
+    /// With --live: how many seconds to wait for one.
+    #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub(crate) wait: u32,
+
+    /// Manifests to plan from instead, without touching the kernel.
+    #[arg(long, value_name = "PATH", requires = "node_name")]
+    pub(crate) state: Option<PathBuf>,
+
+    /// With --state: the node to plan for.
+    #[arg(long, env = "NODE_NAME", value_name = "NAME")]
+    pub(crate) node_name: Option<String>,
+
+    /// The form.
+    #[arg(short, long, value_enum, default_value_t = StoryOutput::Text)]
+    pub(crate) output: StoryOutput,
+
+    #[command(flatten)]
+    pub(crate) color: ColorArgs,
+
+    #[command(flatten)]
+    pub(crate) plan: PlanArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DiffArgs {
+    /// Only this Service.
+    #[arg(value_name = "NS/NAME", add = ArgValueCompleter::new(services))]
+    pub(crate) service: Option<String>,
+
+    /// Manifests to compare with, instead of asking the agent; settings are those the table tells.
+    #[arg(long, value_name = "PATH", requires = "node_name")]
+    pub(crate) state: Option<PathBuf>,
+
+    /// With --state: the node to plan for.
+    #[arg(long, env = "NODE_NAME", value_name = "NAME")]
+    pub(crate) node_name: Option<String>,
+
+    /// Compare again every so many seconds, and tell of every change.
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "2")]
+    pub(crate) watch: Option<NonZeroU32>,
+
+    /// The form.
+    #[arg(short, long, value_enum, default_value_t = StoryOutput::Text)]
+    pub(crate) output: StoryOutput,
+
+    #[command(flatten)]
+    pub(crate) color: ColorArgs,
+
+    #[command(flatten)]
+    pub(crate) socket: SocketArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TopArgs {
+    /// How many seconds lie between two looks.
+    #[arg(long, default_value_t = 2, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub(crate) every: u32,
+
+    /// End after so many looks.
+    #[arg(long, value_name = "N")]
+    pub(crate) rounds: Option<u32>,
+
+    /// How many Service ports to show.
+    #[arg(long, default_value_t = 30, value_name = "N")]
+    pub(crate) services: usize,
+
+    #[command(flatten)]
+    pub(crate) color: ColorArgs,
+
+    #[command(flatten)]
+    pub(crate) socket: SocketArgs,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct CleanupArgs {
     /// Remove the tables that kube-proxy left instead, and leave Zoneward's own alone. Stop kube-proxy
     /// first: it would write them again.
     #[arg(long)]
     pub(crate) kube_proxy: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// The mode whose needs must be met: nftables or ipvs [default: nftables]
+    #[arg(long)]
+    pub(crate) mode: Option<Mode>,
 }
 
 #[derive(Debug, Args)]

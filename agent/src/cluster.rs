@@ -252,6 +252,7 @@ impl Cluster {
             let more = problems.len() - named.len();
             let more = if more > 0 { format!("; and {more} more") } else { String::new() };
             warn!(object = %id, "{}{more}", named.join("; "));
+            self.status.recent.complain(format!("{id}: {}{more}", named.join("; ")));
             self.status.rejected(id.kind);
         }
     }

@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use zw_model::Scheduler;
 use zw_plan::Balance;
 
 use file::File;
@@ -107,7 +108,7 @@ pub(crate) struct Wanted<T> {
 pub(crate) struct Ipvs {
     pub(crate) sync_period: Duration,
     pub(crate) min_sync_period: Duration,
-    /// The kernel's default if empty.
+    /// Round robin if empty. See [`Ipvs::scheduler`].
     pub(crate) scheduler: String,
     /// Virtual servers in these are never removed.
     pub(crate) exclude_cidrs: Vec<IpNet>,
@@ -115,6 +116,17 @@ pub(crate) struct Ipvs {
     pub(crate) tcp_timeout: Duration,
     pub(crate) tcp_fin_timeout: Duration,
     pub(crate) udp_timeout: Duration,
+}
+
+impl Ipvs {
+    /// As configured, round robin if nothing is.
+    pub(crate) fn scheduler(&self) -> Scheduler {
+        self.checked_scheduler().unwrap_or_default()
+    }
+
+    fn checked_scheduler(&self) -> Result<Scheduler, String> {
+        if self.scheduler.is_empty() { Ok(Scheduler::default()) } else { self.scheduler.parse() }
+    }
 }
 
 /// A setting that cannot be used, by where it stands.
@@ -144,8 +156,14 @@ impl Config {
     /// Puts flags, file and defaults together. `host` is the node's name if nobody else knows one.
     fn of(flags: &Flags, file: File, host: &str) -> Result<Self, ConfigError> {
         let bind_address = flags.bind_address.or(file.bind_address);
-        let explicitly_nftables = flags.mode.or(file.mode).is_some();
-        // In its default mode kube-proxy reads the settings of iptables.
+        let mode = flags.mode.or(file.mode);
+        let explicitly_nftables = mode == Some(Mode::Nftables);
+        let mode = mode.unwrap_or(Mode::Nftables);
+        let (ipvs_settings, by_ipvs) = (ipvs(flags, &file), mode == Mode::Ipvs);
+        if by_ipvs && let Err(message) = ipvs_settings.checked_scheduler() {
+            return Err(ConfigError::new("ipvs.scheduler", message));
+        }
+        // In its default mode, and in the ipvs mode, kube-proxy reads the settings of iptables.
         let sync_period = file
             .nftables
             .sync_period
@@ -158,8 +176,9 @@ impl Config {
             Some(all) if explicitly_nftables => all,
             all => all.unwrap_or_default() || file.iptables.masquerade_all,
         };
+        let sync_period = sync_period.filter(|_| !by_ipvs);
         let sync_period =
-            flags.sync_period.or(sync_period).map_or(Duration::from_secs(30), |s| s.0);
+            flags.sync_period.or(sync_period).map_or(ipvs_settings.sync_period, |s| s.0);
         let min_sync_period =
             flags.min_sync_period.or(min_sync_period).map_or(Duration::from_secs(1), |s| s.0);
         if sync_period.is_zero() {
@@ -211,7 +230,7 @@ impl Config {
                 .kube_api_content_type
                 .or(file.client_connection.content_type)
                 .unwrap_or_default(),
-            mode: flags.mode.or(file.mode).unwrap_or(Mode::Nftables),
+            mode,
             node_address: bind_address.filter(|ip| !ip.is_unspecified()),
             health: health.address(),
             metrics: metrics.address(),
@@ -221,7 +240,7 @@ impl Config {
                 .unwrap_or_default(),
             cluster_cidrs: cluster_cidrs.unwrap_or_default(),
             detect_local: detect_local(flags, &file)?,
-            node_port_addresses: node_port_addresses(flags, &file)?,
+            node_port_addresses: node_port_addresses(flags, &file, by_ipvs)?,
             masquerade_all: flags.masquerade_all.unwrap_or(masquerade_all),
             masquerade_bit: u32::try_from(bit).expect("a MarkBit is 0 to 31"),
             balance: match flags.balance {
@@ -232,7 +251,7 @@ impl Config {
             min_sync_period,
             conntrack: conntrack(flags, &file),
             oom_score_adj: wanted(flags.oom_score_adj.or(file.oom_score_adj).map(|s| s.0), -999),
-            ipvs: ipvs(flags, &file),
+            ipvs: ipvs_settings,
         })
     }
 
@@ -291,10 +310,15 @@ fn detect_local(flags: &Flags, file: &File) -> Result<DetectLocal, ConfigError> 
     }
 }
 
-fn node_port_addresses(flags: &Flags, file: &File) -> Result<NodePortAddresses, ConfigError> {
+/// Where nothing is said, kube-proxy serves them on all addresses in the ipvs mode.
+fn node_port_addresses(
+    flags: &Flags,
+    file: &File,
+    all: bool,
+) -> Result<NodePortAddresses, ConfigError> {
     let entries = flags.nodeport_addresses.as_ref().unwrap_or(&file.node_port_addresses);
     if entries.is_empty() {
-        return Ok(NodePortAddresses { primary: true, ..NodePortAddresses::default() });
+        return Ok(NodePortAddresses { primary: !all, all, ..NodePortAddresses::default() });
     }
     let mut addresses = NodePortAddresses::default();
     for (i, entry) in entries.iter().enumerate() {

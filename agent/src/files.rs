@@ -46,6 +46,7 @@ impl Files {
             self.complaints += 1;
             warn!(left_out = self.complaints, "{complaint}");
             self.status.metrics.rejected(Rejected::Manifest);
+            self.status.recent.complain(complaint.to_string());
         }
         delta.events.into_iter().for_each(|event| index.accept(event));
         self.source.has_been_read()

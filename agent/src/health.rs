@@ -51,6 +51,8 @@ pub(crate) struct Health {
     /// See [`crate::config::Config::sync_period`].
     pub(crate) sync_period: Duration,
     pub(crate) node: NodeState,
+    /// The kernel has not answered for so long that it may never do.
+    pub(crate) stuck: bool,
     families: BTreeMap<Family, Progress>,
 }
 
@@ -83,7 +85,7 @@ struct FamilyAnswer {
 
 impl Health {
     pub(crate) fn new(sync_period: Duration) -> Self {
-        Self { sync_period, node: NodeState::default(), families: BTreeMap::new() }
+        Self { sync_period, node: NodeState::default(), stuck: false, families: BTreeMap::new() }
     }
 
     /// A change of this family waits to be written.
@@ -99,7 +101,7 @@ impl Health {
 
     /// Whether every change has been written in time.
     pub(crate) fn is_live(&self, now: Now) -> bool {
-        self.families.values().all(|progress| self.in_time(progress, now))
+        !self.stuck && self.families.values().all(|progress| self.in_time(progress, now))
     }
 
     /// `/healthz`: whether load balancers should send traffic here, and the body that says so.

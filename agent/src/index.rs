@@ -5,6 +5,7 @@
 //! of what a watch brings.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -225,6 +226,15 @@ impl Index {
     /// Every Service that is known.
     pub(crate) fn service_keys(&self) -> impl Iterator<Item = &ServiceKey> {
         self.services.iter().filter(|(_, entry)| entry.service.is_some()).map(|(key, _)| key)
+    }
+
+    /// The same from somewhere on.
+    pub(crate) fn service_keys_from(
+        &self,
+        from: Bound<&ServiceKey>,
+    ) -> impl Iterator<Item = &ServiceKey> {
+        let rest = self.services.range::<ServiceKey, _>((from, Bound::Unbounded));
+        rest.filter(|(_, entry)| entry.service.is_some()).map(|(key, _)| key)
     }
 
     /// This node.

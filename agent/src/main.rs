@@ -7,6 +7,8 @@ mod attendants;
 mod cli;
 mod cluster;
 mod commands;
+mod compare;
+mod complete;
 mod config;
 mod conntrack_cleanup;
 mod convert;
@@ -16,12 +18,16 @@ mod flows;
 mod health;
 mod health_ports;
 mod holders;
+mod http;
 mod index;
+mod inspect;
 mod listen;
 mod localhost_ports;
 mod metrics;
+mod panics;
 mod protobuf;
 mod ready;
+mod screen;
 mod serve;
 mod side_runtime;
 mod state;
@@ -35,7 +41,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::{CommandFactory, Parser};
+use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
 use cli::{Cli, Command};
@@ -45,12 +51,21 @@ use cli::{Cli, Command};
 #[error("{0}")]
 struct BadInput(String);
 
+/// Not an error, but what a command was asked to tell by its exit code: 1, without a word.
+#[derive(Debug, thiserror::Error)]
+#[error("there are differences")]
+struct Differs;
+
 fn main() -> ExitCode {
+    complete::answer_shell();
     let cli = Cli::parse();
     let outcome = start_log(&cli).and_then(|()| run(cli.command, &mut io::stdout().lock()));
     let Err(error) = outcome else { return ExitCode::SUCCESS };
     if error.chain().any(is_closed_pipe) {
         return ExitCode::SUCCESS;
+    }
+    if error.is::<Differs>() {
+        return ExitCode::FAILURE;
     }
     // A closed standard error leaves nobody to tell.
     let _ = writeln!(io::stderr(), "error: {error:#}");
@@ -61,18 +76,18 @@ fn main() -> ExitCode {
 fn run(command: Command, out: &mut dyn Write) -> anyhow::Result<()> {
     match command {
         Command::Run(args) => commands::run::run(*args, out),
-        Command::DumpRules(args) => commands::dump_rules::run(args, out),
-        Command::Check => commands::check::run(out),
+        Command::DumpRules(args) => commands::dump_rules::run(*args, out),
+        Command::Explain(args) => commands::explain::run(*args, out),
+        Command::Trace(args) => commands::trace::run(*args, out),
+        Command::Diff(args) => commands::diff::run(*args, out),
+        Command::Top(args) => commands::top::run(args, out),
+        Command::Check(args) => commands::check::run(&args, out),
         Command::Cleanup(args) => commands::cleanup::run(args, out),
         Command::Demo(args) => commands::demo::run(args, out),
+        Command::Controller(args) => commands::controller::run(*args),
         Command::Simulate(args) => commands::simulate::run(args, out),
         Command::Version => Ok(writeln!(out, "zoneward {}", env!("CARGO_PKG_VERSION"))?),
-        Command::Completions { shell } => {
-            // Not to `out` directly: it panics where writing fails, such as on a closed pipe.
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "zoneward", &mut script);
-            Ok(out.write_all(&script)?)
-        }
+        Command::Completions { shell } => complete::print(&shell.to_string(), out),
     }
 }
 

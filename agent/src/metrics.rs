@@ -56,6 +56,7 @@ pub(crate) struct Metrics {
     watch_bytes: Series<ResourceLabel, Counter>,
     rejected: Series<RejectedLabel, Counter>,
     refused: Counter,
+    set_aside: Gauge,
     drift_repairs: Counter,
     start_to_ready: Seconds,
     connections: Series<PortLabels, Counter>,
@@ -163,6 +164,10 @@ impl Metrics {
             ),
             refused: all
                 .add("zoneward_refused_objects", "Transactions the kernel refused for an object"),
+            set_aside: all.add(
+                "zoneward_services_set_aside",
+                "Services without rules, because the kernel refuses a part of them",
+            ),
             drift_repairs: all.add(
                 "zoneward_drift_repairs",
                 "Times the kernel's table was not as it was left and was put right",
@@ -257,6 +262,11 @@ impl Metrics {
             self.sync_failures.get_or_create(&FamilyLabel::of(family)).inc();
         }
         self.refused.inc_by(refused.into());
+    }
+
+    /// This many Services have no rules because the kernel refuses a part of them.
+    pub(crate) fn set_aside(&self, services: usize) {
+        self.set_aside.set(i64::try_from(services).unwrap_or(i64::MAX));
     }
 
     /// Changes came in.

@@ -4,9 +4,7 @@
 //!
 //! An address that cannot be had is told, tried again and, where the operator wants that, fatal.
 
-use std::convert::Infallible;
-use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -14,34 +12,21 @@ use std::time::Duration;
 use anyhow::Context;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::{Semaphore, mpsc, watch};
-use tokio::time::{sleep, timeout};
+use hyper::header::CONTENT_SECURITY_POLICY;
+use hyper::{Request, Response, StatusCode};
+use tokio::sync::{mpsc, watch};
+use tokio::time::sleep;
 use tracing::{debug, error, info};
 
 use crate::config::{Config, Mode};
 use crate::events::Reason;
+use crate::http::{JSON, TEXT, accept, listen, metrics, not_found, ok_if, respond};
+use crate::inspect::page::{self, Page};
 use crate::metrics::connections::{self, Connections};
-use crate::metrics::{OPEN_METRICS, PLAIN, plain};
 use crate::status::Status;
 
 /// How long after a failure an address is tried again.
 const RETRY: Duration = Duration::from_secs(5);
-
-/// What a client may take for its request's head, and for all it wants on one connection.
-const HEAD: Duration = Duration::from_secs(10);
-const WHOLE: Duration = Duration::from_secs(120);
-
-/// Connections at once to one server.
-const CONNECTIONS: usize = 64;
-
-/// How many may wait to be accepted.
-const BACKLOG: u32 = 128;
 
 /// Where to listen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +55,7 @@ impl Servers {
         config: &Config,
         status: Arc<Status>,
         most_services: usize,
+        page: Option<Page>,
     ) -> anyhow::Result<Self> {
         let (binds, wanted) = watch::channel(Binds::of(config));
         let (tell, fatal) = mpsc::channel(1);
@@ -78,7 +64,7 @@ impl Servers {
             .build()
             .context("cannot start the servers' runtime")?;
         let connections = Mutex::new(Connections::new(most_services));
-        let state = Arc::new(State { status, mode: config.mode, connections });
+        let state = Arc::new(State { status, mode: config.mode, connections, page });
         thread::Builder::new()
             .name("http".into())
             .spawn(move || {
@@ -110,6 +96,8 @@ struct State {
     status: Arc<Status>,
     mode: Mode,
     connections: Mutex<Connections>,
+    /// Only where it is wanted.
+    page: Option<Page>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -160,7 +148,12 @@ async fn serve(
                 Ok(listener) => {
                     info!(%address, "serving {}", server.name());
                     told.clear();
-                    accept(server, listener, &state).await;
+                    let state = state.clone();
+                    let answer = move |request: Request<Incoming>| {
+                        let state = state.clone();
+                        async move { answer(server, &request, &state).await }
+                    };
+                    accept(listener, answer).await;
                 }
                 Err(error) => {
                     let message = format!("cannot listen on {address}: {error}");
@@ -188,75 +181,11 @@ async fn serve(
     }
 }
 
-/// Listens; on `[::]` for both families, or for IPv4 alone where there is no IPv6.
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let bind = |address: SocketAddr| {
-        let socket = if address.is_ipv6() { TcpSocket::new_v6() } else { TcpSocket::new_v4() }?;
-        if address.is_ipv6() {
-            rustix::net::sockopt::set_ipv6_v6only(&socket, !address.ip().is_unspecified())?;
-        }
-        socket.set_reuseaddr(true)?;
-        socket.bind(address)?;
-        socket.listen(BACKLOG)
-    };
-    let unsupported = |error: &io::Error| {
-        let unknown =
-            rustix::io::Errno::from_io_error(error) == Some(rustix::io::Errno::AFNOSUPPORT);
-        unknown || error.kind() == io::ErrorKind::AddrNotAvailable
-    };
-    match bind(address) {
-        Err(error) if address.is_ipv6() && address.ip().is_unspecified() && unsupported(&error) => {
-            bind(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), address.port()))
-        }
-        outcome => outcome,
-    }
-}
-
-async fn accept(server: Server, listener: TcpListener, state: &Arc<State>) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS));
-    loop {
-        let Ok(turn) = room.clone().acquire_owned().await else { return };
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let state = state.clone();
-                tokio::spawn(async move {
-                    converse(server, stream, state).await;
-                    drop(turn);
-                });
-            }
-            Err(error) => {
-                // Such as too many open files: it passes, or does not, but never by trying at once.
-                debug!(%error, "cannot accept a connection");
-                sleep(Duration::from_millis(100)).await;
-            }
-        }
-    }
-}
-
-async fn converse(server: Server, stream: TcpStream, state: Arc<State>) {
-    let service = service_fn(move |request: Request<Incoming>| {
-        let state = state.clone();
-        async move { Ok::<_, Infallible>(answer(server, &request, &state).await) }
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD)
-        .serve_connection(TokioIo::new(stream), service);
-    // What goes wrong here is the client's: it went away, or speaks no HTTP.
-    let _ = timeout(WHOLE, connection).await;
-}
-
 async fn answer(
     server: Server,
     request: &Request<Incoming>,
     state: &Arc<State>,
 ) -> Response<Full<Bytes>> {
-    if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        let mut refused =
-            respond(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET and HEAD\n".into());
-        refused.headers_mut().insert(ALLOW, hyper::header::HeaderValue::from_static("GET, HEAD"));
-        return refused;
-    }
     let status = &state.status;
     let health = |(healthy, body): (bool, String)| respond(ok_if(healthy), JSON, body);
     match (server, request.uri().path()) {
@@ -273,16 +202,28 @@ async fn answer(
             respond(StatusCode::OK, TEXT, state.mode.as_str().into())
         }
         (Server::Metrics, "/configz") => respond(StatusCode::OK, JSON, status.config().to_string()),
-        (Server::Metrics, "/metrics") => {
-            let text = scrape(state).await;
-            let accepts = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok());
-            if accepts.is_some_and(|accept| accept.contains("application/openmetrics-text")) {
-                respond(StatusCode::OK, OPEN_METRICS, text)
-            } else {
-                respond(StatusCode::OK, PLAIN, plain(&text))
-            }
+        (Server::Metrics, "/metrics") => metrics(request, scrape(state).await),
+        (Server::Metrics, path) if path == "/status" || path.starts_with("/status/") => {
+            status_page(path, request.uri().query().unwrap_or_default(), state).await
         }
-        _ => respond(StatusCode::NOT_FOUND, TEXT, "404 page not found\n".into()),
+        _ => not_found(),
+    }
+}
+
+const HTML: &str = "text/html; charset=utf-8";
+
+async fn status_page(path: &str, query: &str, state: &Arc<State>) -> Response<Full<Bytes>> {
+    let Some(page) = &state.page else { return not_found() };
+    match path {
+        "/status" => {
+            let mut whole = respond(StatusCode::OK, HTML, page::HTML.into());
+            let policy = hyper::header::HeaderValue::from_static(page::POLICY);
+            whole.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
+            whole
+        }
+        "/status/load.json" => respond(StatusCode::OK, JSON, page.load().await),
+        "/status/explain.json" => respond(StatusCode::OK, JSON, page.explain(query).await),
+        _ => not_found(),
     }
 }
 
@@ -301,20 +242,4 @@ async fn scrape(state: &Arc<State>) -> String {
     // It ends early only if it panicked, which has been told.
     let _ = tokio::task::spawn_blocking(read).await;
     state.status.metrics.encode()
-}
-
-const JSON: &str = "application/json";
-const TEXT: &str = "text/plain; charset=utf-8";
-
-fn ok_if(fine: bool) -> StatusCode {
-    if fine { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
-}
-
-fn respond(status: StatusCode, kind: &'static str, body: String) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from(body)));
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, hyper::header::HeaderValue::from_static(kind));
-    headers.insert(X_CONTENT_TYPE_OPTIONS, hyper::header::HeaderValue::from_static("nosniff"));
-    response
 }

@@ -1,6 +1,9 @@
 //! What the rest of the agent reports of itself, and the servers tell: one handle for health, readiness,
 //! metrics and events. Here the clock is read; the rules are in the modules it joins.
 
+pub(crate) mod recent;
+
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -14,16 +17,19 @@ use crate::events::{Events, Reason};
 use crate::health::{Health, NodeState, Now};
 use crate::metrics::{Code, Metrics, Rejected, Stage, SyncReport};
 use crate::ready::{Blocker, Ready};
+use recent::Recent;
 
 /// The handle; shared by the sync loop, the sources and the servers.
 #[derive(Debug)]
 pub(crate) struct Status {
     pub(crate) metrics: Metrics,
     pub(crate) events: Events,
+    pub(crate) recent: Recent,
     started: Instant,
     health: Mutex<Health>,
     ready: Mutex<Ready>,
     config: Mutex<Value>,
+    refused: Mutex<BTreeMap<ServiceKey, String>>,
 }
 
 impl Status {
@@ -31,10 +37,12 @@ impl Status {
         Self {
             metrics: Metrics::new(),
             events,
+            recent: Recent::default(),
             started: Instant::now(),
             health: Mutex::new(Health::new(config.sync_period)),
             ready: Mutex::default(),
             config: Mutex::new(config.show()),
+            refused: Mutex::default(),
         }
     }
 
@@ -81,6 +89,7 @@ impl Status {
             lock(&self.health).written(family, now);
         }
         self.metrics.synced(report, now.wall);
+        self.recent.synced(report);
         if lock(&self.ready).synced() {
             self.metrics.ready_after(self.started.elapsed());
         }
@@ -88,16 +97,43 @@ impl Status {
 
     /// A sync failed.
     pub(crate) fn sync_failed(&self, error: &WriteError) {
-        let refused = match error {
-            WriteError::Refused { object, .. } if !error.is_permission() => Some(object),
-            _ => None,
-        };
-        self.metrics.sync_failed(refused.is_some());
-        if let Some(service) = refused.and_then(|object| service_of(object)) {
-            let message = format!("not programmed on this node: {}", chain(error));
-            self.events.service(&service, Reason::RulesRefused, message);
-        }
+        let refused = matches!(error, WriteError::Refused { .. }) && !error.is_permission();
+        self.metrics.sync_failed(refused);
+        self.recent.failed(chain(error));
         lock(&self.ready).failed(chain(error));
+    }
+
+    /// The kernel refuses a part of this Service's rules, so it has none until it changes.
+    pub(crate) fn set_aside(&self, service: &ServiceKey, error: &WriteError) {
+        let message = format!("not programmed on this node: {}", chain(error));
+        self.events.service(service, Reason::RulesRefused, message);
+        self.recent.complain(format!("{service}: {}", chain(error)));
+        let mut refused = lock(&self.refused);
+        refused.insert(service.clone(), chain(error));
+        self.metrics.set_aside(refused.len());
+    }
+
+    /// Whether the kernel refuses a part of this Service's rules.
+    pub(crate) fn is_set_aside(&self, service: &ServiceKey) -> bool {
+        lock(&self.refused).contains_key(service)
+    }
+
+    /// This Service is no longer set aside.
+    pub(crate) fn taken_up(&self, service: &ServiceKey) {
+        let mut refused = lock(&self.refused);
+        if refused.remove(service).is_some() {
+            self.metrics.set_aside(refused.len());
+        }
+    }
+
+    /// The Services whose rules the kernel refuses, and why.
+    pub(crate) fn refused(&self) -> BTreeMap<ServiceKey, String> {
+        lock(&self.refused).clone()
+    }
+
+    /// Whether the kernel has not answered for so long that it may never do.
+    pub(crate) fn stuck(&self, stuck: bool) {
+        lock(&self.health).stuck = stuck;
     }
 
     /// What waited turned out to change nothing.
@@ -166,24 +202,4 @@ fn chain(error: &WriteError) -> String {
         cause = error.source();
     }
     text
-}
-
-/// The Service that a refused object was for: elements are named with it.
-fn service_of(object: &str) -> Option<ServiceKey> {
-    let (_, name) = object.rsplit_once(" for ")?;
-    let (namespace, rest) = name.split_once('/')?;
-    let name = rest.split(':').next()?;
-    Some(ServiceKey { namespace: namespace.into(), name: name.into() })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::service_of;
-
-    #[test]
-    fn a_refused_element_names_its_service() {
-        let object = "IPv4 element 10.96.0.1 . tcp . 80 of services for web/api:http";
-        assert_eq!(service_of(object).unwrap().to_string(), "web/api");
-        assert_eq!(service_of("rule 1 of IPv4 chain nat-output"), None);
-    }
 }

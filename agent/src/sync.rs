@@ -1,36 +1,41 @@
 //! The loop's heart: what the index says, planned, compared and committed.
 //!
-//! The first sync, and every one after a failure that leaves the kernel's state in doubt, reads the
-//! kernel back and compares everything. All others plan only the Services that changed, or put right
-//! only what somebody else touched.
+//! The first sync, and one after a failure that leaves the kernel's state in doubt, reads the kernel
+//! back and compares everything. All others plan only the Services that changed, or put right only what
+//! somebody else touched. A node without any rules gets them a part at a time, see [`order`], with
+//! whatever changes meanwhile before the next part.
 
 mod full;
+mod order;
 mod pace;
 mod partial;
 mod repair;
+mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::{info, warn};
-use zw_dataplane::{Committed, Reaction, Tables, WriteError, Writer};
+use zw_dataplane::{WriteError, Writer};
 use zw_model::{Family, ServiceKey};
 use zw_plan::{Changes, Desired, Drift, Surroundings};
 
 use crate::around::Around;
-use crate::attendants::Attendants;
+use crate::attendants::{Attendants, Before};
+use crate::compare::Commits;
 use crate::config::Config;
 use crate::index::{Changed, Index, Touched};
+use crate::inspect::questions::Question;
 use crate::metrics::SyncReport;
 use crate::status::Status;
+use order::Waiting;
 use pace::Pace;
 
-/// How long after clients could not be forgotten that is tried again.
-const LEFTOVERS: Duration = Duration::from_secs(1);
+/// How many readings in the background may come to nothing where one is needed.
+const UNSURE: u32 = 4;
 
 /// Owns the desired state and the way to the kernel.
 pub(crate) struct Engine {
@@ -43,14 +48,22 @@ pub(crate) struct Engine {
     desired: Desired,
     writer: Writer,
     status: Arc<Status>,
-    /// The kernel's state is unknown or not what `desired` was when it was last written.
+    commits: Commits,
+    /// The kernel's state is unknown.
     in_doubt: bool,
+    /// Something may have happened to the table that was not told: how often that is still looked into.
+    unsure: Option<u32>,
     /// What somebody else did to the table and is not put right yet.
     drift: Drift,
     repairs: Pace,
-    /// What a commit left to be done, and when that is.
-    left: Changes,
-    left_until: Instant,
+    /// What `desired` has and the kernel has not, and until when that waits.
+    unsent: Changes,
+    unsent_until: Instant,
+    /// The Services whose attendants do not know yet.
+    unattended: (BTreeSet<ServiceKey>, Before),
+    /// The Services that were never written, and what was done about the others so far.
+    waiting: Waiting,
+    starting: Option<Report>,
     /// When the pods of Services changed that are not in the kernel yet.
     triggered: BTreeMap<ServiceKey, SystemTime>,
     /// The configuration or the node's addresses may have changed.
@@ -63,6 +76,20 @@ struct Report {
     services: usize,
     chains: usize,
     did: SyncReport,
+}
+
+impl Report {
+    /// Takes in what was done later.
+    fn absorb(&mut self, later: Report) {
+        self.services += later.services;
+        self.chains += later.chains;
+        self.did.repaired |= later.did.repaired;
+        self.did.elements += later.did.elements;
+        self.did.bytes += later.did.bytes;
+        self.did.read += later.did.read;
+        self.did.plan += later.did.plan;
+        self.did.commit += later.did.commit;
+    }
 }
 
 impl Engine {
@@ -87,12 +114,17 @@ impl Engine {
             desired,
             writer,
             status,
+            commits: Commits::default(),
             triggered: BTreeMap::new(),
             in_doubt: true,
+            unsure: None,
             drift: Drift::default(),
             repairs: Pace::new(now),
-            left: Changes::default(),
-            left_until: now,
+            unsent: Changes::default(),
+            unsent_until: now,
+            unattended: Default::default(),
+            waiting: Waiting::default(),
+            starting: None,
             look_around: true,
         }
     }
@@ -100,6 +132,16 @@ impl Engine {
     /// The objects; changes take effect at the next sync.
     pub(crate) fn index(&mut self) -> &mut Index {
         &mut self.index
+    }
+
+    /// Answers somebody who asks what should be in the kernel.
+    pub(crate) fn answer(&self, question: Question) {
+        question.answer(&self.index, &self.desired, &self.around);
+    }
+
+    /// How many transactions were begun, now and later.
+    pub(crate) fn commits(&self) -> Commits {
+        self.commits.clone()
     }
 
     /// Takes over settings; the next sync brings them into force.
@@ -114,66 +156,80 @@ impl Engine {
         self.look_around = true;
     }
 
-    /// Somebody else changed the table; the next sync puts it right.
-    pub(crate) fn drifted(&mut self, drift: Drift) {
-        self.drift.absorb(drift);
-    }
-
     /// Whether something from outside waits for the next sync.
     pub(crate) fn is_behind(&self) -> bool {
         self.in_doubt || self.look_around || self.index.is_changed()
     }
 
+    /// Lets endpoints go that were left by IPVS and have no connections any more.
+    pub(crate) async fn drain(&self) {
+        match self.on_kernel(|tables| tables.drain()).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) | Err(error) => {
+                warn!(error = &error as &dyn std::error::Error, "real servers stay for now");
+            }
+        }
+    }
+
     /// When there is something to do without anything new from outside.
     pub(crate) fn due(&self, now: Instant) -> Option<Instant> {
         let drift = (!self.drift.is_empty()).then(|| self.repairs.due(now));
-        let left = (!self.left.is_empty()).then_some(self.left_until);
-        drift.into_iter().chain(left).min()
+        let unsent = (!self.unsent.is_empty()).then_some(self.unsent_until);
+        let waiting = (!self.waiting.is_empty()).then_some(now);
+        drift.into_iter().chain(unsent).chain(waiting).min()
     }
 
-    /// Brings the kernel to what the index says.
+    /// Brings the kernel to what the index says, or a part of the way if that is far: see
+    /// [`Engine::due`].
     pub(crate) async fn sync(&mut self) -> Result<(), WriteError> {
-        let (services, around) = self.take_in();
-        let outcome = self.try_sync(services, around).await;
-        let report = match outcome {
-            Err(error) if error.reaction() == Reaction::Resync && !self.in_doubt => {
-                warn!(error = &error as &dyn std::error::Error, "reading the kernel back");
-                self.status.sync_failed(&error);
-                self.in_doubt = true;
-                let mut outcome = self.sync_all().await;
-                if let Ok(report) = &mut outcome {
-                    report.did.repaired = report.did.elements > 0 || report.chains > 0;
+        let mut outcome = self.try_sync().await;
+        if let Err(error) = &outcome
+            && self.in_doubt
+            && error.reaction() == zw_dataplane::Reaction::Resync
+        {
+            warn!(error = error as &dyn std::error::Error, "reading the kernel back");
+            self.status.sync_failed(error);
+            outcome = self.sync_in_doubt().await.map(Some);
+        }
+        let report = outcome.inspect_err(|error| self.status.sync_failed(error))?;
+        match (report, self.starting.take()) {
+            (Some(report), None) if self.waiting.is_empty() => self.tell(&report),
+            (Some(report), total) => {
+                let mut total = total.unwrap_or(Report {
+                    did: SyncReport { full: true, ..SyncReport::default() },
+                    ..Report::default()
+                });
+                total.absorb(report);
+                if self.waiting.is_empty() {
+                    self.tell(&total);
+                } else {
+                    self.starting = Some(total);
                 }
-                outcome.map(Some)
             }
-            outcome => outcome,
-        };
-        self.in_doubt = report.is_err();
-        match report.inspect_err(|error| self.status.sync_failed(error))? {
-            Some(report) => self.tell(&report),
-            None => self.status.settled(),
+            (None, total) => {
+                self.starting = total;
+                self.status.settled();
+            }
         }
         Ok(())
     }
 
     /// What is done depends on how much is known of the kernel. Nothing, if nothing is to be done.
-    async fn try_sync(
-        &mut self,
-        services: Touched,
-        around: Option<Surroundings>,
-    ) -> Result<Option<Report>, WriteError> {
-        self.in_doubt |= self.drift.lost;
+    async fn try_sync(&mut self) -> Result<Option<Report>, WriteError> {
+        // Only clients left to be forgotten are no hindrance.
+        let sent = self.unsent.element_operations() + self.unsent.chain_operations() == 0;
+        if !self.in_doubt && sent {
+            self.put_right().await?;
+        }
+        let (services, around) = self.take_in();
+        // What the kernel refused is tried again when it changes.
+        if let Touched::Some(keys) = &services {
+            keys.iter().for_each(|key| self.status.taken_up(key));
+        }
         if self.in_doubt {
-            return self.sync_all().await.map(Some);
+            return self.sync_in_doubt().await.map(Some);
         }
-        let now = Instant::now();
-        if !self.drift.is_empty()
-            && self.repairs.due(now) <= now
-            && let Some(report) = self.repair().await?
-        {
-            self.tell(&report);
-        }
-        let keys = match services {
+        let mut keys = match services {
             Touched::Some(keys) => keys,
             // Also those that went in the same batch.
             Touched::All => {
@@ -181,10 +237,34 @@ impl Engine {
                 keys.cloned().collect()
             }
         };
-        if keys.is_empty() && around.is_none() && self.left.is_empty() {
+        keys.extend(self.waiting.take(&self.index));
+        if keys.is_empty() && around.is_none() && self.unsent.is_empty() {
             return Ok(None);
         }
         self.sync_changed(keys, around).await.map(Some)
+    }
+
+    async fn sync_in_doubt(&mut self) -> Result<Report, WriteError> {
+        let known = self.desired.service_keys().next().is_some();
+        let mut report = self.sync_all().await?;
+        self.in_doubt = false;
+        report.did.repaired = known && (report.did.elements > 0 || report.chains > 0);
+        Ok(report)
+    }
+
+    /// Puts right what somebody else did, if that is not too often.
+    async fn put_right(&mut self) -> Result<(), WriteError> {
+        let now = Instant::now();
+        if !self.drift.is_empty()
+            && self.repairs.due(now) <= now
+            && let Some(report) = self.repair().await?
+        {
+            match &mut self.starting {
+                Some(total) => total.absorb(report),
+                None => self.tell(&report),
+            }
+        }
+        Ok(())
     }
 
     /// What is different since the last sync.
@@ -263,41 +343,12 @@ impl Engine {
             }
         }
     }
-
-    async fn commit(
-        &mut self,
-        changes: Changes,
-        generation: Option<u32>,
-        report: &mut Report,
-    ) -> Result<(), WriteError> {
-        report.did.elements = changes.element_operations();
-        report.chains = changes.chain_operations();
-        let started = Instant::now();
-        let Committed { bytes, overlooked, left } =
-            on_kernel(&self.writer, move |kernel| kernel.commit(&changes, generation)).await??;
-        report.did.bytes = bytes;
-        report.did.commit = started.elapsed();
-        self.drift.lost |= overlooked;
-        self.left = std::mem::take(&mut self.left).then(left);
-        self.left_until = Instant::now() + LEFTOVERS;
-        Ok(())
-    }
-}
-
-/// Runs a job on the writer's thread without blocking this one.
-async fn on_kernel<T: Send + 'static>(
-    writer: &Writer,
-    job: impl FnOnce(&mut dyn Tables) -> T + Send + 'static,
-) -> Result<T, WriteError> {
-    let (tell, told) = oneshot::channel();
-    writer.submit(job, move |value| {
-        // Nobody waits any more only when the agent is stopping.
-        let _ = tell.send(value);
-    })?;
-    told.await.map_err(|_| WriteError::WriterGone)
 }
 
 /// To the microsecond.
 fn milliseconds(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e3
 }
+
+#[cfg(test)]
+mod tests;

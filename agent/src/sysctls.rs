@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tracing::{info, warn};
 
-use crate::config::{Config, Conntrack, Wanted};
+use crate::config::{Config, Conntrack, Mode, Wanted};
 
 /// However many CPUs: more than this is memory that nobody planned for.
 const MOST_TRACKED: u64 = 1 << 20;
@@ -40,6 +40,9 @@ struct Setting {
 /// Makes the settings below `root`, which is `/` outside of tests.
 pub(crate) fn apply(root: &Path, config: &Config) -> Result<(), SysctlError> {
     let mut wanted = conntrack_settings(&config.conntrack, online_cpus(root));
+    if config.mode == Mode::Ipvs {
+        wanted.extend(ipvs_settings(config.ipvs.strict_arp));
+    }
     let Wanted { value, explicit } = config.oom_score_adj;
     wanted.push(Setting {
         file: OOM_SCORE.into(),
@@ -94,6 +97,23 @@ fn conntrack_settings(conntrack: &Conntrack, cpus: u64) -> Vec<Setting> {
         if value > 0 {
             add(format!("{CONNTRACK}/{name}"), value, explicit, false);
         }
+    }
+    settings
+}
+
+/// As kube-proxy in its ipvs mode: packets are forwarded, and where asked for, nobody is told that this
+/// node has a Service's address.
+fn ipvs_settings(strict_arp: bool) -> Vec<Setting> {
+    let setting = |file: &str, value, explicit| Setting {
+        file: format!("proc/sys/net/ipv4/{file}"),
+        value,
+        explicit,
+        only_raise: false,
+    };
+    let mut settings = vec![setting("ip_forward", 1, false)];
+    if strict_arp {
+        settings.push(setting("conf/all/arp_ignore", 1, true));
+        settings.push(setting("conf/all/arp_announce", 2, true));
     }
     settings
 }

@@ -31,6 +31,7 @@ pub(crate) use received::{Received, Resource};
 use request::Selection;
 pub(crate) use request::Server;
 pub(crate) use wire::Wire;
+use zw_controller::names::ZONE_PREFIX;
 
 /// Neither label, so for everyone; slices of headless Services have nothing to program.
 const UNLABELLED: &str = "!endpointslice.kubernetes.io/for-zone,!endpointslice.kubernetes.io/for-region,\
@@ -168,7 +169,8 @@ impl Watches {
                     None => format!("{label}/for-region"),
                 };
                 vec![
-                    UNLABELLED.to_owned(),
+                    // Nor those of Services that have a group for this zone.
+                    format!("{UNLABELLED},!{ZONE_PREFIX}{zone}"),
                     format!("{label}/for-zone={zone},{NOT_HEADLESS}"),
                     format!("{region},!{label}/for-zone,{NOT_HEADLESS}"),
                 ]

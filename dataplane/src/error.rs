@@ -2,6 +2,8 @@
 
 use std::io;
 
+use zw_plan::Part;
+
 /// A failed read or write of the kernel's tables.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
@@ -10,6 +12,8 @@ pub enum WriteError {
     Refused {
         /// What it refused, with the Service it belongs to where there is one.
         object: String,
+        /// The same for the planner, where it is a part of the table.
+        part: Option<Part>,
         /// The kernel's own words, if it had any.
         message: Option<String>,
         /// Its errno.
@@ -22,11 +26,23 @@ pub enum WriteError {
          (`zoneward check` tells more)"
     )]
     NoNfTables,
+    /// The ipvs mode cannot work here.
+    #[error(
+        "the ipvs mode needs {what}, and this kernel does not have it loaded: run `modprobe {module}` \
+         on the node, and name the module in /etc/modules-load.d for the next start, or use the mode \
+         nftables"
+    )]
+    NoIpvs {
+        /// What is missing.
+        what: String,
+        /// The module that brings it.
+        module: String,
+    },
     /// Somebody changed the ruleset between reading and writing; nothing landed.
     #[error("the ruleset changed while it was compared")]
     Overtaken,
     /// The transaction may have landed or not.
-    #[error("cannot talk to nf_tables")]
+    #[error("cannot talk to the kernel")]
     Socket(#[source] zw_netlink::Error),
     /// The thread that talks to the kernel is gone.
     #[error("the kernel writer has ended")]
@@ -40,10 +56,12 @@ fn detail(message: &Option<String>) -> String {
 /// What the sync loop does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reaction {
-    /// Nothing landed, for want of memory: try again, later.
+    /// Nothing landed, for want of memory or time: the same again, later.
     Retry,
-    /// The table is not what we thought: read it back, then decide.
+    /// The table is not what we thought, or it is unknown what landed: look, then decide.
     Resync,
+    /// Nothing landed, because the kernel does not take one part: again without what needs it.
+    SetAside,
     /// Trying again cannot help.
     Fatal,
 }
@@ -51,15 +69,27 @@ pub enum Reaction {
 impl WriteError {
     /// What the sync loop does next.
     pub fn reaction(&self) -> Reaction {
+        use errno::{EACCES, EAGAIN, EBUSY, EEXIST, EINTR, ENOBUFS, ENOENT, ENOMEM, EPERM};
         match self {
-            Self::Refused { source, .. } => match source.raw_os_error() {
+            Self::Refused { source, part, .. } => match source.raw_os_error() {
                 // The message says which capability is missing.
-                Some(libc_errno::EPERM) => Reaction::Fatal,
-                Some(libc_errno::ENOMEM | libc_errno::ENOBUFS) => Reaction::Retry,
+                Some(EPERM | EACCES) => Reaction::Fatal,
+                Some(ENOMEM | ENOBUFS | EINTR | EAGAIN) => Reaction::Retry,
+                // Something is gone, there already, or leads elsewhere than we thought.
+                Some(ENOENT | EEXIST | EBUSY) => Reaction::Resync,
+                _ if part.is_some() => Reaction::SetAside,
                 _ => Reaction::Resync,
             },
             Self::Overtaken | Self::Socket(_) => Reaction::Resync,
-            Self::WriterGone | Self::NoNfTables => Reaction::Fatal,
+            Self::WriterGone | Self::NoNfTables | Self::NoIpvs { .. } => Reaction::Fatal,
+        }
+    }
+
+    /// The part of the table that the kernel refused.
+    pub fn part(&self) -> Option<&Part> {
+        match self {
+            Self::Refused { part, .. } => part.as_ref(),
+            _ => None,
         }
     }
 
@@ -69,9 +99,51 @@ impl WriteError {
     }
 }
 
-/// The three error numbers that are told apart, the same on every Linux architecture.
-mod libc_errno {
+/// The error numbers that are told apart, the same on every Linux architecture.
+mod errno {
     pub(super) const EPERM: i32 = 1;
+    pub(super) const ENOENT: i32 = 2;
+    pub(super) const EINTR: i32 = 4;
+    pub(super) const EAGAIN: i32 = 11;
     pub(super) const ENOMEM: i32 = 12;
+    pub(super) const EACCES: i32 = 13;
+    pub(super) const EBUSY: i32 = 16;
+    pub(super) const EEXIST: i32 = 17;
     pub(super) const ENOBUFS: i32 = 105;
+}
+
+#[cfg(test)]
+mod tests {
+    use zw_model::Family;
+
+    use super::*;
+
+    #[test]
+    fn each_error_number_has_its_reaction() {
+        let reaction = |errno: i32, part: bool| {
+            let part = part.then(|| Part::Chain(Family::V4, "cluster-1".into()));
+            let source = io::Error::from_raw_os_error(errno);
+            WriteError::Refused { object: "x".into(), part, message: None, source }.reaction()
+        };
+        for (numbers, want) in [
+            (&[1, 13][..], Reaction::Fatal),
+            (&[4, 11, 12, 105], Reaction::Retry),
+            (&[2, 16, 17], Reaction::Resync),
+        ] {
+            for errno in numbers {
+                assert_eq!(
+                    (reaction(*errno, true), reaction(*errno, false)),
+                    (want, want),
+                    "{errno}"
+                );
+            }
+        }
+        // EINVAL, ENOSPC, EOPNOTSUPP, ENFILE, ELOOP
+        for errno in [22, 28, 95, 23, 40] {
+            assert_eq!(reaction(errno, true), Reaction::SetAside);
+            assert_eq!(reaction(errno, false), Reaction::Resync);
+        }
+        assert_eq!(WriteError::Overtaken.reaction(), Reaction::Resync);
+        assert_eq!(WriteError::WriterGone.reaction(), Reaction::Fatal);
+    }
 }

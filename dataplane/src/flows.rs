@@ -1,4 +1,4 @@
-//! Tracked flows: looked for and deleted.
+//! Tracked flows: looked at, and deleted.
 
 use std::net::SocketAddr;
 
@@ -28,6 +28,24 @@ impl FlowTable {
     /// Connects, in the calling thread's network namespace.
     pub fn open() -> Result<Self, FlowError> {
         Ok(Self { socket: Socket::open().map_err(FlowError)? })
+    }
+
+    /// Gives every flow of one family and protocol to `each`, some perhaps twice, as they come and go.
+    pub fn each(
+        &mut self,
+        family: Family,
+        protocol: Protocol,
+        each: &mut dyn FnMut(&TrackedFlow),
+    ) -> Result<(), FlowError> {
+        let family = crate::nft::family(family);
+        let filter = Filter { family, protocol: protocol.number(), dst: None, dst_port: None };
+        let dumped = self.socket.entries(&filter, &mut |entry| {
+            each(&TrackedFlow {
+                to: SocketAddr::new(entry.original.dst, entry.original.dst_port),
+                answered_by: SocketAddr::new(entry.reply.src, entry.reply.src_port),
+            });
+        });
+        dumped.map(drop).map_err(FlowError)
     }
 
     /// Deletes the flows of one family and protocol that are stale, of all or of those to one address;

@@ -3,6 +3,8 @@
 
 mod clients;
 mod connections;
+mod digest;
+mod kube_proxy;
 mod read;
 
 use std::io;
@@ -12,12 +14,14 @@ use std::time::Duration;
 use zw_model::Family;
 use zw_netlink::Error;
 use zw_netlink::nft::{Batch, Monitor, Socket, Subscription, TableInfo};
-use zw_plan::{Actual, Changes, TABLE};
+use zw_plan::{Actual, Changes, Data, Element, Place, TABLE};
 
 use crate::error::WriteError;
+use crate::nft::decode;
 use crate::nft::encode::{describe, encode, encode_sweep};
 use crate::nft::family as netlink_family;
 use crate::writer::Tables;
+pub use kube_proxy::KubeProxyLeftovers;
 
 /// How often a read that was torn by somebody's change is begun again.
 const READ_ATTEMPTS: u32 = 10;
@@ -38,7 +42,7 @@ const EOPNOTSUPP: i32 = 95;
 
 /// A connection to nf_tables in the network namespace it was opened in.
 pub struct Kernel {
-    pub(crate) socket: Socket,
+    socket: Socket,
     /// How many transactions it has committed.
     commits: u32,
     /// The watch that is paused for large transactions.
@@ -155,11 +159,12 @@ impl Kernel {
                 Ok(Committed { bytes, overlooked: false, left })
             }
             Err(Error::StaleGeneration) => Err(WriteError::Overtaken),
-            Err(Error::Refused { op, errno, message }) => Err(WriteError::Refused {
-                object: op.map_or_else(|| "the transaction".into(), |op| describe(changes, op)),
-                message,
-                source: io::Error::from_raw_os_error(errno),
-            }),
+            Err(Error::Refused { op, errno, message }) => {
+                let nothing = || ("the transaction".to_owned(), None);
+                let (object, part) = op.map_or_else(nothing, |op| describe(changes, op));
+                let source = io::Error::from_raw_os_error(errno);
+                Err(WriteError::Refused { object, part, message, source })
+            }
             Err(error) => Err(WriteError::Socket(error)),
         }
     }
@@ -201,6 +206,19 @@ impl Tables for Kernel {
         self.read_back()
     }
 
+    fn elements(&mut self, at: &[Place]) -> Result<Vec<Option<Element>>, WriteError> {
+        at.iter()
+            .map(|(family, set, key)| {
+                let (family, set) = (netlink_family(*family), set.as_str());
+                let found = self.socket.element(family, TABLE, set, key.as_bytes(), |found| {
+                    let foreign = || Element { data: Data::Foreign, ..Element::bare(*key) };
+                    decode::element(found).unwrap_or_else(foreign)
+                });
+                found.map_err(|error| reading("an element", error))
+            })
+            .collect()
+    }
+
     fn commit(
         &mut self,
         changes: &Changes,
@@ -239,6 +257,7 @@ pub(crate) fn reading(what: &str, error: Error) -> WriteError {
     match error {
         Error::Refused { errno, message, .. } => WriteError::Refused {
             object: format!("access to {what}"),
+            part: None,
             message,
             source: io::Error::from_raw_os_error(errno),
         },

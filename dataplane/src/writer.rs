@@ -4,7 +4,7 @@
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
-use zw_plan::Changes;
+use zw_plan::{Changes, Element, Place};
 
 use crate::error::WriteError;
 use crate::kernel::{Committed, ReadBack};
@@ -18,6 +18,9 @@ pub trait Tables {
     /// Reads our tables: names, fingerprints and elements, all of one generation.
     fn read_back(&mut self) -> Result<ReadBack, WriteError>;
 
+    /// Single elements as they are, in this order. Not of sets of ranges, which have none by a key.
+    fn elements(&mut self, at: &[Place]) -> Result<Vec<Option<Element>>, WriteError>;
+
     /// Applies changes, all or nothing. `generation`: only if the ruleset is still that one. A change
     /// computed from a full read needs it; a small one need not, because the elements it names refuse
     /// it if they are not as we thought, and other tables' changes also raise the generation.
@@ -26,6 +29,11 @@ pub trait Tables {
         changes: &Changes,
         generation: Option<u32>,
     ) -> Result<Committed, WriteError>;
+
+    /// Lets real servers of IPVS go that have no connections left; says whether any are still leaving.
+    fn drain(&mut self) -> Result<bool, WriteError> {
+        Ok(false)
+    }
 }
 
 type Job = Box<dyn FnOnce(&mut dyn Tables) + Send>;

@@ -30,8 +30,9 @@ endpoints: [{addresses: [10.244.1.5]}]
 ";
 /// What the kernel says of it.
 const PROGRAMMED: &str = "\
-web/api:http  10.96.0.10:80/tcp  1 endpoint  0 connections
-     0  10.244.1.5:8080
+web/api:http  IPv4 tcp
+  10.96.0.10:80  cluster IP  1 endpoint  0 connections
+      0  10.244.1.5:8080
 ";
 /// More than anything here may take, on a slow and busy machine and without optimisation.
 const SOON: Duration = Duration::from_secs(if cfg!(debug_assertions) { 200 } else { 20 });
@@ -137,9 +138,11 @@ fn one_broken_document_between_good_ones() {
         bytes: text.as_bytes(),
         complaints: &["bad.yaml, document 2: not YAML: unclosed bracket '[' at line 2, column 7"],
         programmed: "
-web/one  10.96.0.1:80/tcp  no usable endpoint: connections are refused  0 connections
+web/one  IPv4 tcp
+  10.96.0.1:80  cluster IP  no endpoint: refused  0 connections
 
-web/three  10.96.0.3:80/tcp  no usable endpoint: connections are refused  0 connections
+web/three  IPv4 tcp
+  10.96.0.3:80  cluster IP  no endpoint: refused  0 connections
 ",
         alone: 0,
         ..Bad::default()
@@ -192,7 +195,8 @@ fn a_port_that_is_none_costs_only_itself() {
                  (1 to 65535)"
             )],
             programmed: "
-web/bad:ok  10.96.0.99:81/tcp  no usable endpoint: connections are refused  0 connections
+web/bad:ok  IPv4 tcp
+  10.96.0.99:81  cluster IP  no endpoint: refused  0 connections
 ",
             alone: 0,
             ..Bad::default()
@@ -251,8 +255,9 @@ items:
             &format!("{at}[3].addresses[0]: missing"),
         ],
         programmed: "
-web/bad  10.96.0.99:80/tcp  1 endpoint  0 connections
-     0  10.244.1.9:8080
+web/bad  IPv4 tcp
+  10.96.0.99:80  cluster IP  1 endpoint  0 connections
+      0  10.244.1.9:8080
 ",
         alone: 0,
         ..Bad::default()

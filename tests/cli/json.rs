@@ -15,6 +15,7 @@ fn services(mut dumped: Value) -> Value {
     let object = dumped.as_object_mut().unwrap();
     let ruleset = object.remove("nftables").unwrap();
     assert!(ruleset.as_array().is_some_and(|objects| !objects.is_empty()), "{ruleset}");
+    assert_eq!(object.remove("schema"), Some(json!(1)));
     assert_eq!(object.len(), 1, "{dumped}");
     dumped["services"].take()
 }
@@ -26,6 +27,9 @@ fn manifests_as_json_tell_why_each_endpoint_is_in_or_out() {
             "service": "shop/api",
             "name": "",
             "address": "10.96.0.20",
+            "family": "IPv4",
+            "kind": "clusterIP",
+            "policy": "Cluster",
             "protocol": "tcp",
             "port": 80,
             "endpoints": [{"address": "10.244.1.1:8080", "reason": "ready"}],
@@ -38,6 +42,9 @@ fn manifests_as_json_tell_why_each_endpoint_is_in_or_out() {
             "service": "shop/batch",
             "name": "",
             "address": "10.96.0.21",
+            "family": "IPv4",
+            "kind": "clusterIP",
+            "policy": "Cluster",
             "protocol": "tcp",
             "port": 80,
             "endpoints": [
@@ -63,6 +70,9 @@ fn manifests_as_json_tell_who_has_a_contested_address() {
             "service": service,
             "name": name,
             "address": "10.96.0.60",
+            "family": "IPv4",
+            "kind": "clusterIP",
+            "policy": "Cluster",
             "protocol": "tcp",
             "port": port,
             "endpoints": [],
@@ -75,8 +85,8 @@ fn manifests_as_json_tell_who_has_a_contested_address() {
     let endpoint = |address: &str| json!([{"address": address, "reason": "ready"}]);
     let want = json!([
         with(port("web/api", "http", 80), "endpoints", endpoint("10.244.1.1:8080")),
-        with(port("web/copy", "http", 80), "takenBy", json!("web/api")),
         with(port("web/copy", "admin", 81), "endpoints", endpoint("10.244.2.1:8081")),
+        with(port("web/copy", "http", 80), "takenBy", json!("web/api")),
     ]);
     assert_eq!(services(parse(dump_state(&golden("contested"), "json"))), want);
 }
@@ -90,6 +100,9 @@ fn the_kernel_as_json_tells_slots_and_counters() {
             "service": "web/api",
             "name": "http",
             "address": "10.96.0.10",
+            "family": "IPv4",
+            "kind": "clusterIP",
+            "policy": "Unknown",
             "protocol": "tcp",
             "port": 80,
             "connections": 0,
@@ -99,6 +112,9 @@ fn the_kernel_as_json_tells_slots_and_counters() {
             "service": "web/api",
             "name": "http",
             "address": "fd00:10:96::a",
+            "family": "IPv6",
+            "kind": "clusterIP",
+            "policy": "Unknown",
             "protocol": "tcp",
             "port": 80,
             "connections": 0,
@@ -125,10 +141,14 @@ fn kernel_and_manifests_agree_on_the_ruleset_in_json() {
 #[test]
 fn a_filter_leaves_the_ruleset_out() {
     let want = json!({
+        "schema": 1,
         "services": [{
             "service": "web/new",
             "name": "udp",
             "address": "10.96.0.51",
+            "family": "IPv4",
+            "kind": "clusterIP",
+            "policy": "Cluster",
             "protocol": "udp",
             "port": 5000,
             "endpoints": [],
@@ -144,5 +164,6 @@ fn a_filter_leaves_the_ruleset_out() {
     let held = run_in(&namespace, &["dump-rules", "web/new:udp", "-o", "json"]);
     let mut counted = want;
     counted["services"][0]["connections"] = json!(0);
+    counted["services"][0]["policy"] = json!("Unknown");
     assert_eq!(parse(Ended::of(&held)), counted);
 }

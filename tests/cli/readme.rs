@@ -10,9 +10,17 @@ use zw_tests::binary::zoneward;
 use crate::command::{Ended, golden};
 
 /// Quoted, but run elsewhere or nowhere; whatever is added needs its reason.
-const NOT_RUN_HERE: [(&str, &str); 3] = [
+const NOT_RUN_HERE: [(&str, &str); 5] = [
     ("cargo run --release -- demo", ".ci/run runs it by itself"),
     ("tests/run", "runs this test"),
+    (
+        "ZW_SCALE_CHANGES=1000 cargo test --release -p zw-controller world -- --nocapture",
+        "tests/run runs these tests",
+    ),
+    (
+        "zoneward controller --dry-run --kubeconfig admin.kubeconfig",
+        "takes a cluster: tests/cluster/zone_controller_scale.rs",
+    ),
     (
         "zoneward simulate --dataset large --algorithm all --plot controller/scores.svg",
         "39 million inputs take too long, and the picture is in the repository",
@@ -81,13 +89,19 @@ fn every_command_in_a_readme_works_as_it_stands() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut quoted = String::new();
     let mut run = Vec::new();
-    for file in ["README.md", "controller/README.md", "dataplane/README.md", "tests/README.md"] {
+    for file in [
+        "README.md",
+        "agent/README.md",
+        "controller/README.md",
+        "dataplane/README.md",
+        "tests/README.md",
+    ] {
         let markdown =
             fs::read_to_string(root.join(file)).unwrap_or_else(|e| panic!("{file}: {e}"));
         run.extend(blocks(&markdown).iter().flat_map(|block| run_block(block)));
         quoted += &markdown;
     }
-    for verb in ["check", "run", "dump-rules", "cleanup"] {
+    for verb in ["check", "run", "dump-rules", "explain", "trace", "diff", "top", "cleanup"] {
         let shown = run.iter().any(|line| line.starts_with(&format!("zoneward {verb}")));
         assert!(shown, "no README shows how to use {verb}: {run:#?}");
     }

@@ -129,23 +129,26 @@ fn a_filter_that_is_no_service_is_bad_usage() {
 #[test]
 fn a_filter_shows_a_service_or_one_of_its_ports_by_name_or_number() {
     let udp = "\
-kube-system/dns:dns  10.96.0.53:53/udp  2 endpoints
-     0  10.244.2.2:53    node-2  ready
-     1  10.244.3.2:1053  node-3  ready
+kube-system/dns:dns  IPv4 udp
+  10.96.0.53:53  cluster IP  2 endpoints
+      0  10.244.2.2:53    node-2  ready
+      1  10.244.3.2:1053  node-3  ready
 ";
     let tcp = "\
-kube-system/dns:dns-tcp  10.96.0.53:53/tcp  2 endpoints
-     0  10.244.2.2:53    node-2  ready
-     1  10.244.3.2:1053  node-3  ready
+kube-system/dns:dns-tcp  IPv4 tcp
+  10.96.0.53:53  cluster IP  2 endpoints
+      0  10.244.2.2:53    node-2  ready
+      1  10.244.3.2:1053  node-3  ready
 ";
     let metrics = "\
-kube-system/dns:metrics  10.96.0.53:9153/tcp  1 endpoint
-     0  10.244.2.2:9153  node-2  ready
+kube-system/dns:metrics  IPv4 tcp
+  10.96.0.53:9153  cluster IP  1 endpoint
+      0  10.244.2.2:9153  node-2  ready
 ";
     for (filter, want) in [
-        ("kube-system/dns", format!("{tcp}\n{udp}\n{metrics}")),
+        ("kube-system/dns", format!("{udp}\n{tcp}\n{metrics}")),
         ("kube-system/dns:dns", udp.to_owned()),
-        ("kube-system/dns:53", format!("{tcp}\n{udp}")),
+        ("kube-system/dns:53", format!("{udp}\n{tcp}")),
         ("kube-system/dns:metrics", metrics.to_owned()),
         ("kube-system/dns:9153", metrics.to_owned()),
     ] {
@@ -156,8 +159,9 @@ kube-system/dns:metrics  10.96.0.53:9153/tcp  1 endpoint
     once(&namespace, &golden("ports")).success();
     let held = run_in(&namespace, &["dump-rules", "kube-system/dns:9153"]);
     let want = "\
-kube-system/dns:metrics  10.96.0.53:9153/tcp  1 endpoint  0 connections
-     0  10.244.2.2:9153
+kube-system/dns:metrics  IPv4 tcp
+  10.96.0.53:9153  cluster IP  1 endpoint  0 connections
+      0  10.244.2.2:9153
 ";
     assert_eq!(Ended::of(&held).success().out, want);
 }
@@ -183,7 +187,10 @@ fn a_kernel_without_our_table_is_told() {
     let want = refused(1, "Zoneward has programmed nothing here: there is no table zoneward");
     assert_eq!(dump_kernel(&namespace, "text"), want);
     // For machines that is a valid answer.
-    assert_eq!(dump_kernel(&namespace, "json").success().out, "{\n  \"services\": []\n}\n");
+    assert_eq!(
+        dump_kernel(&namespace, "json").success().out,
+        "{\n  \"schema\": 1,\n  \"services\": []\n}\n"
+    );
     assert_eq!(dump_kernel(&namespace, "nft").success().out, "");
 
     once(&namespace, &golden("dual-stack")).success();
@@ -210,9 +217,14 @@ fn help_lists_every_command() {
     let want = [
         "run",
         "dump-rules",
+        "explain",
+        "trace",
+        "diff",
+        "top",
         "check",
         "cleanup",
         "demo",
+        "controller",
         "simulate",
         "version",
         "completions",
@@ -229,15 +241,81 @@ fn help_lists_every_command() {
 fn completions_are_a_script_that_bash_can_read() {
     let script = run(&["completions", "bash"]).success();
     assert_eq!(script.log, [""; 0]);
-    assert!(script.out.contains("complete -F _zoneward"), "{}", script.out);
+    assert!(script.out.contains("_clap_complete_zoneward"), "{}", script.out);
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("zoneward.bash");
     std::fs::write(&file, &script.out).unwrap();
     let checked = Command::new("bash").arg("-n").arg(&file).output().expect("bash runs");
     assert_eq!((checked.status.code(), text(&checked.stderr)), (Some(0), String::new()));
     for shell in ["zsh", "fish", "elvish", "powershell"] {
-        assert!(run(&["completions", shell]).success().out.contains("dump-rules"), "{shell}");
+        assert!(
+            run(&["completions", shell]).success().out.contains("ZONEWARD_COMPLETE"),
+            "{shell}"
+        );
     }
+}
+
+#[test]
+fn shells_complete_the_names_of_services() {
+    let namespace = Namespace::new().unwrap();
+    once(&namespace, &golden("ports")).success();
+    let complete = |words: &[&str]| {
+        let output = namespace.run(|| {
+            let mut command = Command::new(zoneward());
+            command.env("ZONEWARD_COMPLETE", "zsh");
+            command.env("_CLAP_COMPLETE_INDEX", (words.len() - 1).to_string());
+            command.env("_CLAP_IFS", "\n").arg("--").args(words).output().unwrap()
+        });
+        let ended = Ended::of(&output).success();
+        ended.out.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert!(complete(&["zoneward", "exp"]).iter().any(|line| line.starts_with("explain")));
+    for command in ["explain", "dump-rules", "diff"] {
+        assert_eq!(complete(&["zoneward", command, "kube"]), ["kube-system/dns"], "{command}");
+    }
+    assert_eq!(complete(&["zoneward", "explain", "none"]), [""; 0]);
+}
+
+/// A kubectl that writes down how it was called.
+const KUBECTL: &str = "#!/bin/sh
+printf '%s\\n' \"$*\" >> \"$CALLS\"
+case \" $* \" in *\" get pods \"*) [ -z \"${PODS-}\" ] || echo \"$PODS\" ;; esac
+";
+
+#[test]
+fn the_kubectl_plugin_asks_the_agent_of_the_node_it_is_told() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let kubectl = folder.path().join("kubectl");
+    std::fs::write(&kubectl, KUBECTL).unwrap();
+    std::fs::set_permissions(&kubectl, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let calls = folder.path().join("calls");
+    let plugin =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/kubectl-zoneward");
+    let run = |args: &[&str], pods: &str| {
+        let path = format!("{}:/usr/bin:/bin", folder.path().display());
+        let mut command = Command::new(&plugin);
+        command.args(args).env("PATH", path).env("CALLS", &calls).env("PODS", pods);
+        let ended = Ended::of(&command.stdin(Stdio::null()).output().unwrap());
+        let called = std::fs::read_to_string(&calls).unwrap_or_default();
+        let _ = std::fs::remove_file(&calls);
+        (ended, called)
+    };
+    let (ended, called) = run(&["explain", "web/api"], "");
+    assert_eq!((ended.code, ended.log), (Some(0), Vec::new()));
+    assert_eq!(called, "-n kube-system exec daemonset/zoneward -- zoneward explain web/api\n");
+    for node in [&["--node", "node-2"][..], &["--node=node-2"]] {
+        let (ended, called) = run(&[node, &["diff"]].concat(), "pod/zoneward-x");
+        assert_eq!((ended.code, ended.log), (Some(0), Vec::new()));
+        let lines: Vec<&str> = called.lines().collect();
+        assert!(lines[0].contains("spec.nodeName=node-2"), "{called}");
+        assert_eq!(lines[1..], ["-n kube-system exec pod/zoneward-x -- zoneward diff"]);
+    }
+    let (ended, _) = run(&["--node", "gone", "diff"], "");
+    assert_eq!(
+        (ended.code, ended.log),
+        (Some(1), vec!["error: no pod of Zoneward runs on node gone".to_owned()])
+    );
 }
 
 /// The writing end of a pipe that nobody reads.
@@ -257,6 +335,10 @@ fn a_closed_standard_output_is_success_without_a_word() {
         dump("text"),
         dump("json"),
         dump("nft"),
+        [&["explain", "web/api", "--state", state.to_str().unwrap()], &NODE[..]].concat(),
+        [&["trace", "10.244.9.9", "web/api:http", "--state", state.to_str().unwrap()], &NODE[..]]
+            .concat(),
+        vec!["diff", "--state", state.to_str().unwrap(), "--node-name", "node-1"],
         vec!["version"],
         vec!["--help"],
         vec!["check"],

@@ -10,7 +10,7 @@ use zw_tests::control_plane::{ControlPlane, shared};
 use crate::install::{daemon_set, deploy};
 
 /// What the profile has against a pod, as the API server names it.
-fn violations(plane: &ControlPlane, template: &Value) -> BTreeSet<String> {
+pub(crate) fn violations(plane: &ControlPlane, template: &Value) -> BTreeSet<String> {
     let namespace = json!({
         "apiVersion": "v1", "kind": "Namespace",
         "metadata": {"name": "restricted", "labels": {"pod-security.kubernetes.io/enforce": "restricted"}},

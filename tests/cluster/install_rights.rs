@@ -8,7 +8,7 @@ use zw_tests::control_plane::{ControlPlane, kustomize, shared};
 
 use crate::install::deploy;
 
-const VERBS: [&str; 8] =
+pub(crate) const VERBS: [&str; 8] =
     ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
 
 #[test]
@@ -47,7 +47,7 @@ fn the_service_account_is_answered_where_it_asks_and_refused_elsewhere() {
 }
 
 /// Every resource the API server has, as its group and name.
-fn resources(plane: &ControlPlane) -> BTreeSet<(String, String)> {
+pub(crate) fn resources(plane: &ControlPlane) -> BTreeSet<(String, String)> {
     let names = |list: Value, group: &str| -> Vec<(String, String)> {
         let resources = list["resources"].as_array().cloned().unwrap_or_default();
         let name = |resource: &Value| resource["name"].as_str().unwrap().to_owned();
@@ -63,7 +63,13 @@ fn resources(plane: &ControlPlane) -> BTreeSet<(String, String)> {
 }
 
 /// Whether RBAC lets a service account of kube-system do something in any namespace.
-fn may(plane: &ControlPlane, account: &str, verb: &str, group: &str, resource: &str) -> bool {
+pub(crate) fn may(
+    plane: &ControlPlane,
+    account: &str,
+    verb: &str,
+    group: &str,
+    resource: &str,
+) -> bool {
     let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
     let review = json!({
         "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",

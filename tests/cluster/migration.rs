@@ -3,13 +3,13 @@
 
 use serde_json::{Value, json};
 use zw_tests::binary::{eventually, run_in, text, tool_in};
-use zw_tests::control_plane::{ControlPlane, KubeProxy, shared};
+use zw_tests::control_plane::{ControlPlane, NodeProgram, shared};
 
 use crate::road::Road;
 
 impl Road {
     /// Starts kube-proxy on the node and waits until its rules are there.
-    fn kube_proxy(&self, plane: &ControlPlane) -> KubeProxy {
+    fn kube_proxy(&self, plane: &ControlPlane) -> NodeProgram {
         let config = json!({
             "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
             "kind": "KubeProxyConfiguration",

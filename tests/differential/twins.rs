@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use zw_lab::{Answer, Lab, Protocol};
 use zw_tests::binary::{Agent, DEADLINE};
-use zw_tests::control_plane::{ControlPlane, KubeProxy, Relay};
+use zw_tests::control_plane::{ControlPlane, NodeProgram, Relay};
 
 use crate::cast::{self, CLUSTER_CIDR, NODE_NAME};
 use crate::cluster::{Cluster, Sentinel};
@@ -30,7 +30,7 @@ pub(crate) struct Settings {
 }
 
 enum Proxy {
-    KubeProxy(KubeProxy),
+    KubeProxy(NodeProgram),
     Zoneward { _agent: Agent },
 }
 

@@ -13,10 +13,11 @@ use zw_lab::Namespace;
 /// Long enough for anything a test waits for.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
-/// The binary built with these tests: cargo puts it two folders above the test binary.
+/// The binary built with these tests: cargo puts it beside programs, and one folder above tests.
 pub fn zoneward() -> PathBuf {
-    let test = std::env::current_exe().expect("a test has a path");
-    let folder = test.parent().and_then(|deps| deps.parent()).expect("target/<profile>/deps");
+    let own = std::env::current_exe().expect("a test has a path");
+    let beside = own.parent().expect("target/<profile> or target/<profile>/deps");
+    let folder = if beside.ends_with("deps") { beside.parent().unwrap_or(beside) } else { beside };
     let binary = folder.join("zoneward");
     assert!(binary.exists(), "{} is missing: build it first (cargo build)", binary.display());
     binary
@@ -52,6 +53,13 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// A number in a log line, such as `elements=5`.
+pub fn field(line: &str, name: &str) -> f64 {
+    let value =
+        line.split(&format!("{name}=")).nth(1).unwrap_or_else(|| panic!("no {name} in {line}"));
+    value.split_whitespace().next().unwrap().parse().unwrap()
+}
+
 /// An agent that keeps running; killed when dropped.
 pub struct Agent {
     child: Child,
@@ -63,7 +71,12 @@ pub struct Agent {
 impl Agent {
     /// Starts `zoneward run` with these arguments in a namespace.
     pub fn start(namespace: &Namespace, args: &[&str]) -> Self {
-        Self::spawn(namespace, Command::new(zoneward()), args)
+        Self::start_command(namespace, "run", args)
+    }
+
+    /// Starts another command that keeps running.
+    pub fn start_command(namespace: &Namespace, command: &str, args: &[&str]) -> Self {
+        Self::spawn(namespace, Command::new(zoneward()), command, args)
     }
 
     /// The same with some system calls of it failing, or being its last, in strace's words such as
@@ -75,13 +88,13 @@ impl Agent {
         strace.args(["-D", "-f", "-qq", "--seccomp-bpf", "-o", "/dev/null"]);
         strace.args(["-e", &format!("trace={calls}"), "-e", &format!("inject={tamper}"), "--"]);
         strace.arg(zoneward());
-        Self::spawn(namespace, strace, args)
+        Self::spawn(namespace, strace, "run", args)
     }
 
-    fn spawn(namespace: &Namespace, mut program: Command, args: &[&str]) -> Self {
+    fn spawn(namespace: &Namespace, mut program: Command, command: &str, args: &[&str]) -> Self {
         let mut child = namespace.run(|| {
             program
-                .arg("run")
+                .arg(command)
                 .args(args)
                 .stdout(Stdio::null())
                 .stderr(Stdio::piped())
@@ -124,6 +137,12 @@ impl Agent {
     /// Its process.
     pub fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Ends it as a crash does.
+    pub fn kill(&mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it ends");
     }
 
     /// Sends SIGTERM and waits for its end.

@@ -7,8 +7,8 @@
 
 mod access;
 mod client;
-mod kube_proxy;
 mod manifests;
+mod node_program;
 mod process;
 mod relay;
 mod shared;
@@ -24,8 +24,8 @@ use zw_lab::Namespace;
 
 use access::Access;
 pub use client::{Client, Reply};
-pub use kube_proxy::KubeProxy;
 use manifests::Kinds;
+pub use node_program::NodeProgram;
 use process::{Folder, Keeper, Process};
 pub use relay::Relay;
 pub use shared::{Exclusive, Shared, exclusive, shared};
@@ -44,12 +44,18 @@ const ADVERTISED: &str = "192.0.2.1";
 const DEADLINE: Duration = Duration::from_secs(120);
 
 /// The folder with the programs; built by `tests/control-plane/build` if they are missing.
-static PROGRAMS: LazyLock<PathBuf> = LazyLock::new(|| {
+static PROGRAMS: LazyLock<PathBuf> =
+    LazyLock::new(|| build(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/control-plane"))));
+
+/// Builds the programs that a folder's tools.go names, unless they are there, and returns where they are:
+/// see `tests/control-plane/build`.
+pub fn build(module: &Path) -> PathBuf {
     let build = concat!(env!("CARGO_MANIFEST_DIR"), "/control-plane/build");
-    let output = Command::new(build).stderr(Stdio::inherit()).output().expect("bash is installed");
+    let output = Command::new(build).arg(module).stderr(Stdio::inherit()).output();
+    let output = output.expect("bash is installed");
     assert!(output.status.success(), "{build} failed, its reason is above");
     PathBuf::from(String::from_utf8(output.stdout).expect("a path in UTF-8").trim_end())
-});
+}
 
 /// What `kubectl kustomize` makes of a folder; needs no cluster.
 pub fn kustomize(folder: &Path) -> String {

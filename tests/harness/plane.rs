@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use zw_dataplane::Kernel;
+use zw_dataplane::{Ipvs, IpvsOptions, Kernel, Tables, WithIpvs};
 use zw_lab::{Answer, Lab};
 use zw_model::{Family, Protocol};
 use zw_plan::testing::{Case, HOSTS, NODE, Row, SERVED, Want, host, second_address};
-use zw_plan::{Table, bring_to, walk};
+use zw_plan::{Desired, Table, bring_to, walk_with};
 
 /// Long enough for an answer on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -19,6 +19,9 @@ const SILENCE: Duration = Duration::from_millis(300);
 pub struct KernelPlane {
     lab: Lab,
 }
+
+/// Cases follow each other at once.
+const DRAIN: Duration = Duration::ZERO;
 
 /// One answer: who, on which port, and whom he saw.
 type Seen = (String, u16, IpAddr);
@@ -59,16 +62,12 @@ impl KernelPlane {
     pub fn check(&self, case: &Case) -> Vec<String> {
         let family = case.world.family;
         let desired = case.world.desired();
-        self.lab.node().run(|| {
-            let mut kernel = Kernel::open().expect("nf_tables");
-            let read = kernel.read_back().expect("the table");
-            let changes = bring_to(&desired, &read.actual);
-            kernel.commit(&changes, read.generation).expect("the kernel takes the case's rules");
-        });
+        self.lab.node().run(|| load(&desired));
+        let servers = desired.virtual_servers();
         let table = Table::of(&desired, family).expect("a plan that applies");
         let complain = |row: &Row, got: String| {
-            let met =
-                walk(&table, &NODE.addresses(family), row.packet(family)).rules.join("\n    ");
+            let walk = walk_with(&table, &servers, &NODE.addresses(family), row.packet(family));
+            let met = walk.rules().join("\n    ");
             let what = format!("{} -> {}/{}", row.from, row.to, row.protocol);
             format!(
                 "{family}, {}: {}\n  {what}\n  {got}\n  rules met:\n    {met}",
@@ -151,6 +150,23 @@ pub fn check_all(plane: &KernelPlane, cases: impl Fn(Family) -> Vec<Case>) -> us
     }
     assert!(failures.is_empty(), "{} of {rows} rows:\n\n{}", failures.len(), failures.join("\n\n"));
     rows
+}
+
+/// Brings this network namespace's kernel to what is desired, in whichever mode.
+///
+/// # Panics
+/// If the kernel does not take it.
+pub fn load(desired: &Desired) {
+    let mut ipvs = Ipvs::open(DRAIN).expect("netlink");
+    if desired.by_ipvs() {
+        ipvs.prepare(&IpvsOptions::default()).expect("a kernel with IPVS");
+    }
+    let mut kernel = WithIpvs::new(Kernel::open().expect("nf_tables"), ipvs);
+    let read = kernel.read_back().expect("the table");
+    let changes = bring_to(desired, &read.actual);
+    kernel.commit(&changes, read.generation).expect("the kernel takes the case's rules");
+    // Nobody is waited for: the next case begins with what it says.
+    kernel.ipvs().drain().expect("IPVS");
 }
 
 impl Default for KernelPlane {

@@ -7,10 +7,12 @@ use std::time::{Duration, Instant};
 
 use zw_dataplane::Kernel;
 use zw_lab::{Answer, Protocol};
-use zw_model::{External, Family};
+use zw_model::{External, Family, ServiceKey};
 use zw_plan::testing::{NODE, World};
 use zw_plan::{Desired, bring_to};
 use zw_tests::plane::{KernelPlane, vip};
+
+use crate::on_the_kernel;
 
 const ENDPOINTS: [&str; 3] = ["local-2", "zone-b", "zone-c"];
 const CLIENTS: [&str; 4] = ["client", "same-zone", "outside", "node"];
@@ -71,38 +73,74 @@ fn the_one(plane: &KernelPlane, family: Family, client: &str) -> String {
 
 #[test]
 fn a_client_stays_with_its_endpoint_at_every_address_through_changes_and_restarts() {
-    let plane = KernelPlane::new();
-    for family in Family::BOTH {
-        let desired = world(family, &ENDPOINTS, 10_800).desired();
-        bring(&plane, &desired);
-        let before = CLIENTS.map(|client| the_one(&plane, family, client));
+    on_the_kernel(|| {
+        let plane = KernelPlane::new();
+        for family in Family::BOTH {
+            let desired = world(family, &ENDPOINTS, 10_800).desired();
+            bring(&plane, &desired);
+            let before = CLIENTS.map(|client| the_one(&plane, family, client));
 
-        assert_eq!(bring(&plane, &desired), 0, "a restart writes nothing");
-        assert_eq!(CLIENTS.map(|client| the_one(&plane, family, client)), before);
+            assert_eq!(bring(&plane, &desired), 0, "a restart writes nothing");
+            assert_eq!(CLIENTS.map(|client| the_one(&plane, family, client)), before);
 
-        // Some endpoint goes: its clients move, and stay where they moved; all others stay put.
-        let gone = &before[0];
-        let left: Vec<&str> = ENDPOINTS.into_iter().filter(|name| name != gone).collect();
-        bring(&plane, &world(family, &left, 10_800).desired());
-        for (client, was) in CLIENTS.iter().zip(&before) {
-            let now = the_one(&plane, family, client);
-            assert_ne!(now, *gone, "{family}: {client} is not sent where nobody is");
-            assert!(was == gone || now == *was, "{family}: {client} was with {was}, is with {now}");
+            // Some endpoint goes: its clients move, and stay where they moved; all others stay put.
+            let gone = &before[0];
+            let left: Vec<&str> = ENDPOINTS.into_iter().filter(|name| name != gone).collect();
+            bring(&plane, &world(family, &left, 10_800).desired());
+            for (client, was) in CLIENTS.iter().zip(&before) {
+                let now = the_one(&plane, family, client);
+                assert_ne!(now, *gone, "{family}: {client} is not sent where nobody is");
+                assert!(
+                    was == gone || now == *was,
+                    "{family}: {client} was with {was}, is with {now}"
+                );
+            }
         }
-    }
+    });
+}
+
+/// What is not used any more is deleted in a second transaction, and the kernel may refuse that.
+#[test]
+fn a_service_that_comes_back_knows_no_client_even_where_its_map_was_left_behind() {
+    on_the_kernel(|| {
+        let plane = KernelPlane::new();
+        for family in Family::BOTH {
+            let mut desired = world(family, &["zone-b"], 10_800).desired();
+            bring(&plane, &desired);
+            assert_eq!(the_one(&plane, family, "client"), "zone-b");
+
+            let key = ServiceKey::new("web", "api");
+            let mut goes = desired.update([(key.clone(), None)]);
+            for table in goes.tables.values_mut() {
+                let left = table.delete_sets.len() + table.delete_chains.len();
+                assert!(left > 0, "{family}: something to leave behind");
+                (table.delete_sets, table.delete_chains) = Default::default();
+            }
+            let back = world(family, &["zone-c"], 10_800).desired();
+            let comes = desired.update([(key.clone(), back.service(&key).cloned())]);
+            plane.lab().node().run(|| {
+                let mut kernel = Kernel::open().unwrap();
+                kernel.commit(&goes, None).unwrap();
+                kernel.commit(&comes, None).unwrap();
+            });
+            assert_eq!(the_one(&plane, family, "client"), "zone-c");
+        }
+    });
 }
 
 #[test]
 fn a_client_that_keeps_coming_stays_longer_than_the_timeout() {
-    let plane = KernelPlane::new();
-    for family in Family::BOTH {
-        bring(&plane, &world(family, &ENDPOINTS, 2).desired());
-        let before = CLIENTS.map(|client| the_one(&plane, family, client));
-        let started = Instant::now();
-        // More than twice the timeout, never silent for as long as that.
-        while started.elapsed() < Duration::from_secs(5) {
-            thread::sleep(Duration::from_millis(500));
-            assert_eq!(CLIENTS.map(|client| the_one(&plane, family, client)), before);
+    on_the_kernel(|| {
+        let plane = KernelPlane::new();
+        for family in Family::BOTH {
+            bring(&plane, &world(family, &ENDPOINTS, 3).desired());
+            let before = CLIENTS.map(|client| the_one(&plane, family, client));
+            let started = Instant::now();
+            // More than twice the timeout, never silent for as long as that.
+            while started.elapsed() < Duration::from_secs(7) {
+                thread::sleep(Duration::from_millis(500));
+                assert_eq!(CLIENTS.map(|client| the_one(&plane, family, client)), before);
+            }
         }
-    }
+    });
 }

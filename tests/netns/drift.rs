@@ -2,7 +2,11 @@
 
 use std::time::Instant;
 
+use zw_dataplane::{Kernel, Tables};
 use zw_lab::Namespace;
+use zw_model::{Family, Protocol};
+use zw_plan::testing::cases;
+use zw_plan::{Actual, Key, Place, SetName, bring_to};
 use zw_tests::binary::{Agent, eventually, text, tool_in};
 
 use crate::table::{listing, state, two_endpoints};
@@ -160,4 +164,66 @@ fn what_packets_and_time_do_is_no_drift_and_neither_are_other_tables() {
     agent.wait_for(&["repaired"]);
     let told = agent.log.iter().filter(|line| line.contains("changed by somebody else")).count();
     assert_eq!(told, 1, "{}", agent.log.join("\n"));
+}
+
+/// What is compared in the background, and what is looked up after a doubtful failure.
+#[test]
+fn the_kernel_tells_in_short_what_it_was_given_and_what_is_different() {
+    for family in Family::BOTH {
+        for case in cases(family) {
+            let namespace = Namespace::new().unwrap();
+            let desired = case.world.desired();
+            let changes = bring_to(&desired, &Actual::default());
+            let digest = namespace.run(|| {
+                let mut kernel = Kernel::open().unwrap();
+                kernel.commit(&changes, None).unwrap();
+                let ranges = |place: &Place| place.1.def().ranges;
+                let at: Vec<Place> =
+                    changes.places().into_iter().filter(|at| !ranges(at)).collect();
+                let found = kernel.elements(&at).unwrap();
+                for ((family, set, key), found) in at.iter().zip(found) {
+                    let added = &changes.tables[family].add_elements[set];
+                    let want = added.iter().find(|element| element.key == *key).cloned();
+                    assert_eq!(found, want, "{}", case.name);
+                }
+                let nowhere =
+                    Key::new().addr([192, 0, 2, 99].into()).protocol(Protocol::Tcp).port(1);
+                let nowhere = (Family::V4, SetName::Services, nowhere);
+                assert_eq!(kernel.elements(&[nowhere]).unwrap(), [None]);
+                kernel.digest().unwrap()
+            });
+            assert_eq!(desired.differences(&digest), [""; 0], "{}", case.name);
+        }
+    }
+}
+
+#[test]
+fn what_nobody_told_is_seen_in_the_digest() {
+    let namespace = Namespace::new().unwrap();
+    let case = cases(Family::V4).into_iter().find(|case| {
+        let changes = bring_to(&case.world.desired(), &Actual::default());
+        changes.tables[&Family::V4].add_elements.contains_key(&SetName::Services)
+    });
+    let desired = case.expect("a case with a Service").world.desired();
+    let differences = || {
+        let digest = namespace.run(|| Kernel::open().unwrap().digest().unwrap());
+        desired.differences(&digest)
+    };
+    assert_eq!(differences(), ["the IPv4 table", "the IPv6 table"]);
+    namespace.run(|| {
+        let changes = bring_to(&desired, &Actual::default());
+        Kernel::open().unwrap().commit(&changes, None).unwrap();
+    });
+    assert_eq!(differences(), [""; 0]);
+    for (script, want) in [
+        ("flush map ip zoneward services", "IPv4 elements of services"),
+        ("add chain ip6 zoneward of-nobody", "IPv6 chain of-nobody"),
+        ("flush chain ip zoneward dispatch", "IPv4 chain dispatch"),
+        ("add set ip zoneward of-nobody { type ipv4_addr; }", "IPv4 set of-nobody"),
+        ("add table ip6 zoneward { flags dormant; }", "the IPv6 table"),
+    ] {
+        meddle(&namespace, script);
+        let found = differences();
+        assert!(found.iter().any(|different| different == want), "{script}: {found:?}");
+    }
 }

@@ -11,6 +11,8 @@ use zw_plan::testing::host;
 use zw_tests::binary::{Agent, DEADLINE};
 use zw_tests::plane::{KernelPlane, vip};
 
+use crate::on_the_kernel;
+
 /// A node with an agent that follows a folder, in which a dual-stack Service has these endpoints.
 struct Node {
     plane: KernelPlane,
@@ -73,80 +75,95 @@ spec:
 
 #[test]
 fn a_udp_client_that_never_pauses_is_moved_when_its_endpoint_goes() {
-    let node = Node::new();
-    node.write(&["zone-b"]);
-    let _agent = node.start(&[]);
+    on_the_kernel(|| {
+        let node = Node::new();
+        node.write(&["zone-b"]);
+        let _agent = node.start(&[]);
 
-    let sockets = Family::BOTH.map(|family| {
-        let from = SocketAddr::new(host("client").addr(family), 0);
-        let client = node.plane.lab().host("client").unwrap();
-        let socket = client.run(|| UdpSocket::bind(from).unwrap());
-        socket.connect(vip(family, 10, 53)).unwrap();
-        socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
-        socket
-    });
-    // The same flow all the time; says who answered last.
-    let ask = |socket: &UdpSocket| -> Option<String> {
-        socket.send(b"?\n").ok()?;
-        let mut buffer = [0; 200];
-        let length = socket.recv(&mut buffer).ok()?;
-        let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
-        Some(text.split_whitespace().next()?.to_owned())
-    };
-    let until = |want: &str| {
-        let started = Instant::now();
-        for (family, socket) in Family::BOTH.iter().zip(&sockets) {
-            while ask(socket).as_deref() != Some(want) {
-                assert!(started.elapsed() < DEADLINE, "{family}: {want} never answered");
+        let sockets = Family::BOTH.map(|family| {
+            let from = SocketAddr::new(host("client").addr(family), 0);
+            let client = node.plane.lab().host("client").unwrap();
+            let socket = client.run(|| UdpSocket::bind(from).unwrap());
+            socket.connect(vip(family, 10, 53)).unwrap();
+            socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+            socket
+        });
+        // The same flow all the time; says who answered last.
+        let ask = |socket: &UdpSocket| -> Option<String> {
+            socket.send(b"?\n").ok()?;
+            let mut buffer = [0; 200];
+            let length = socket.recv(&mut buffer).ok()?;
+            let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
+            Some(text.split_whitespace().next()?.to_owned())
+        };
+        let until = |want: &str| {
+            let started = Instant::now();
+            for (family, socket) in Family::BOTH.iter().zip(&sockets) {
+                while ask(socket).as_deref() != Some(want) {
+                    assert!(started.elapsed() < DEADLINE, "{family}: {want} never answered");
+                }
             }
+            started.elapsed()
+        };
+        until("zone-b");
+        for endpoint in ["zone-c", "zone-b"] {
+            node.write(&[endpoint]);
+            println!("a UDP client moved to {endpoint} after {:?}", until(endpoint));
         }
-        started.elapsed()
-    };
-    until("zone-b");
-    for endpoint in ["zone-c", "zone-b"] {
-        node.write(&[endpoint]);
-        println!("a UDP client moved to {endpoint} after {:?}", until(endpoint));
-    }
+    });
 }
 
 #[test]
 fn a_tcp_connection_outlives_every_change_even_that_of_its_endpoint() {
-    let node = Node::new();
-    node.write(&["zone-b"]);
-    let mut agent = node.start(&[]);
-    let mut held = Family::BOTH.map(|family| node.hold(family));
-    for endpoints in [&["zone-b", "zone-c"][..], &["zone-c"], &[]] {
-        node.write(endpoints);
-        agent.wait_for(&["synced"]);
-        for connection in &mut held {
-            let answer = connection.say();
-            assert!(matches!(&answer, Answer::Answered { by, .. } if by == "zone-b"), "{answer:?}");
+    on_the_kernel(|| {
+        let node = Node::new();
+        node.write(&["zone-b"]);
+        let mut agent = node.start(&[]);
+        let mut held = Family::BOTH.map(|family| node.hold(family));
+        for endpoints in [&["zone-b", "zone-c"][..], &["zone-c"], &[]] {
+            node.write(endpoints);
+            agent.wait_for(&["synced"]);
+            for connection in &mut held {
+                let answer = connection.say();
+                assert!(
+                    matches!(&answer, Answer::Answered { by, .. } if by == "zone-b"),
+                    "{answer:?}"
+                );
+            }
         }
-    }
+    });
 }
 
 #[test]
 fn where_asked_for_a_tcp_connection_breaks_when_its_endpoint_goes_and_no_other_does() {
-    let node = Node::new();
-    node.write(&["zone-b"]);
-    let mut agent = node.start(&["--conntrack-tcp-cleanup"]);
-    let mut leading_away = Family::BOTH.map(|family| node.hold(family));
-    node.write(&["zone-c"]);
-    agent.wait_for(&["synced"]);
-    // Nobody waits for it: what is tracked is looked for after the commit.
-    for (family, connection) in Family::BOTH.iter().zip(&mut leading_away) {
-        let started = Instant::now();
-        while !matches!(connection.say(), Answer::Failed(_)) {
-            assert!(started.elapsed() < DEADLINE, "{family}: still with an endpoint that is gone");
-        }
-    }
-    let mut staying = Family::BOTH.map(|family| node.hold(family));
-    for endpoints in [&["zone-c", "zone-b"][..], &["zone-c"], &["local-2", "zone-c"]] {
-        node.write(endpoints);
+    on_the_kernel(|| {
+        let node = Node::new();
+        node.write(&["zone-b"]);
+        let mut agent = node.start(&["--conntrack-tcp-cleanup"]);
+        let mut leading_away = Family::BOTH.map(|family| node.hold(family));
+        node.write(&["zone-c"]);
         agent.wait_for(&["synced"]);
-        for connection in &mut staying {
-            let answer = connection.say();
-            assert!(matches!(&answer, Answer::Answered { by, .. } if by == "zone-c"), "{answer:?}");
+        // Nobody waits for it: what is tracked is looked for after the commit.
+        for (family, connection) in Family::BOTH.iter().zip(&mut leading_away) {
+            let started = Instant::now();
+            while !matches!(connection.say(), Answer::Failed(_)) {
+                assert!(
+                    started.elapsed() < DEADLINE,
+                    "{family}: still with an endpoint that is gone"
+                );
+            }
         }
-    }
+        let mut staying = Family::BOTH.map(|family| node.hold(family));
+        for endpoints in [&["zone-c", "zone-b"][..], &["zone-c"], &["local-2", "zone-c"]] {
+            node.write(endpoints);
+            agent.wait_for(&["synced"]);
+            for connection in &mut staying {
+                let answer = connection.say();
+                assert!(
+                    matches!(&answer, Answer::Answered { by, .. } if by == "zone-c"),
+                    "{answer:?}"
+                );
+            }
+        }
+    });
 }

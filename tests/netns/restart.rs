@@ -2,12 +2,12 @@
 
 use zw_model::Family;
 use zw_plan::testing::host;
-use zw_tests::binary::Agent;
+use zw_tests::binary::{Agent, field};
 use zw_tests::cluster::dual_stack;
 use zw_tests::plane::{KernelPlane, vip};
 use zw_tests::traffic::Traffic;
 
-use crate::table::{field, generation, state};
+use crate::table::{generation, state};
 
 const ROUNDS: usize = 40;
 /// In each family.

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use zw_lab::Namespace;
 use zw_netlink::nft::{Batch, Element, ElementData, Family, SetData, SetSpec, Socket, TypeOf};
-use zw_tests::binary::Agent;
+use zw_tests::binary::{Agent, field};
 use zw_tests::cluster::Shape;
 
-use crate::table::{field, generation, once};
+use crate::table::{generation, once};
 
 const SHAPE: Shape = Shape { services: 5_000, endpoints: 50 };
 

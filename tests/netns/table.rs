@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use zw_lab::Namespace;
-use zw_tests::binary::{Agent, eventually, run_in, text, tool_in};
+use zw_tests::binary::{Agent, eventually, field, run_in, text, tool_in};
 use zw_tests::cluster::{Shape, dual_stack};
 
 pub(crate) fn state(text: &str) -> tempfile::TempDir {
@@ -49,13 +49,6 @@ pub(crate) fn listing(namespace: &Namespace) -> String {
 
 pub(crate) fn generation(namespace: &Namespace) -> u32 {
     namespace.run(|| zw_dataplane::Kernel::open().unwrap().generation().unwrap())
-}
-
-/// A number in a log line, such as `elements=5`.
-pub(crate) fn field(line: &str, name: &str) -> f64 {
-    let value =
-        line.split(&format!("{name}=")).nth(1).unwrap_or_else(|| panic!("no {name} in {line}"));
-    value.split_whitespace().next().unwrap().parse().unwrap()
 }
 
 #[test]

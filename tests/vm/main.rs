@@ -3,5 +3,15 @@
 //! `inside`. Needs qemu-system-x86_64, nft and the kernel that `tests/vm/kernel` fetches; fails, never skips,
 //! without.
 
+mod ipvs;
 mod kernel;
 mod packets;
+mod scale;
+
+// Of the netns tier, whose kernel is this machine's own.
+#[path = "../netns/affinity.rs"]
+mod affinity;
+#[path = "../netns/flows.rs"]
+mod flows;
+
+use zw_tests::vm::inside as on_the_kernel;

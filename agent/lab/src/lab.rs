@@ -115,6 +115,19 @@ impl Lab {
         Ok(())
     }
 
+    /// Makes a host answer at every address of a range, such as `10.128.0.0/10`, at no cost per address.
+    /// A server that listens on all addresses listens there too, a UDP server of [`Lab::serve`] answers
+    /// from another.
+    pub fn add_range(&mut self, host: &str, network: IpAddr, prefix: u8) -> Result<(), LabError> {
+        let node = self.node.namespace.clone();
+        let target = self.find_mut(host)?;
+        target.namespace.run(|| links::add_local_range((network, prefix)))?;
+        if host != NODE {
+            node.run(|| links::add_range_route(&target.link, (network, prefix), FAR))?;
+        }
+        Ok(())
+    }
+
     /// The namespace of the node.
     pub fn node(&self) -> &Namespace {
         &self.node.namespace

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use futures_util::TryStreamExt;
 use rtnetlink::packet_route::address::AddressHeaderFlags;
 use rtnetlink::packet_route::link::{InfoData, InfoVeth, LinkAttribute, LinkMessage, State};
-use rtnetlink::packet_route::route::RouteMessage;
+use rtnetlink::packet_route::route::{RouteMessage, RouteScope, RouteType};
 use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder};
 
 use crate::{LabError, Namespace};
@@ -139,6 +139,56 @@ pub(crate) fn add_default_routes(
             .await?;
         }
         Ok(())
+    })
+}
+
+/// `ip route replace RANGE via inet6 GATEWAY dev NAME`. By a gateway, because on the link itself every
+/// address of the range would be asked for and remembered on its own.
+pub(crate) fn add_range_route(
+    name: &str,
+    (network, prefix): (IpAddr, u8),
+    gateway: Ipv6Addr,
+) -> Result<(), LabError> {
+    with_netlink(async |handle| {
+        let link = Link::find(handle, name).await?;
+        let route = match network {
+            IpAddr::V4(v4) => RouteMessageBuilder::<Ipv4Addr>::new()
+                .destination_prefix(v4, prefix)
+                .via(gateway)
+                .output_interface(link.index)
+                .build(),
+            IpAddr::V6(v6) => RouteMessageBuilder::<Ipv6Addr>::new()
+                .destination_prefix(v6, prefix)
+                .gateway(gateway)
+                .output_interface(link.index)
+                .build(),
+        };
+        add_route(handle, route, || format!("route {network}/{prefix} into {name}")).await
+    })
+}
+
+/// `ip route replace local RANGE dev lo`: every address of the range is this host's own.
+pub(crate) fn add_local_range((network, prefix): (IpAddr, u8)) -> Result<(), LabError> {
+    /// `RT_TABLE_LOCAL`
+    const LOCAL: u32 = 255;
+    with_netlink(async |handle| {
+        let link = Link::find(handle, "lo").await?;
+        let route = match network {
+            IpAddr::V4(v4) => RouteMessageBuilder::<Ipv4Addr>::new()
+                .destination_prefix(v4, prefix)
+                .scope(RouteScope::Host)
+                .kind(RouteType::Local)
+                .table_id(LOCAL)
+                .output_interface(link.index)
+                .build(),
+            IpAddr::V6(v6) => RouteMessageBuilder::<Ipv6Addr>::new()
+                .destination_prefix(v6, prefix)
+                .kind(RouteType::Local)
+                .table_id(LOCAL)
+                .output_interface(link.index)
+                .build(),
+        };
+        add_route(handle, route, || format!("make {network}/{prefix} local")).await
     })
 }
 

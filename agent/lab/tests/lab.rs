@@ -53,6 +53,18 @@ fn nft(namespace: &Namespace, rules: &str) {
 }
 
 #[test]
+fn a_host_answers_at_every_address_of_a_range() {
+    let mut lab = lab();
+    for (network, prefix, asked) in
+        [("10.128.0.0", 10, "10.150.1.2"), ("fd00:128::", 32, "fd00:128:7::9")]
+    {
+        lab.add_range("b", ip(network), prefix).unwrap();
+        let answer = lab.probe("a", at(asked, 80), Protocol::Tcp, LONG);
+        assert!(matches!(&answer, Answer::Answered { by, .. } if by == "b"), "{asked}: {answer:?}");
+    }
+}
+
+#[test]
 fn hosts_and_node_reach_each_other_and_are_seen_as_themselves() {
     let mut lab = lab();
     lab.serve(NODE, &[10250]).unwrap();

@@ -180,7 +180,7 @@ fn the_nodes_end_of_a_link_counts_and_link_local_ones_do_not() {
     known.add(&message(INTERFACE, 64, &[AddressAttribute::Address(ip("fe80::1"))]));
     known.add(&message(INTERFACE, 64, &[AddressAttribute::Address(ip("2001:db8::1"))]));
     known.add(&message(INTERFACE, 64, &[]));
-    assert_eq!(known.local(), addresses(&["192.0.2.1", "2001:db8::1"]));
+    assert_eq!(known.local(None), addresses(&["192.0.2.1", "2001:db8::1"]));
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn an_address_stays_until_its_last_prefix_length_goes() {
     known.add(&message(INTERFACE, 24, &own));
     known.add(&message(INTERFACE, 32, &own));
     known.remove(&message(INTERFACE, 24, &own));
-    assert_eq!(known.local(), addresses(&["192.0.2.1"]));
+    assert_eq!(known.local(None), addresses(&["192.0.2.1"]));
     known.remove(&message(INTERFACE, 32, &own));
     known.remove(&message(INTERFACE, 32, &own));
     assert_eq!(known, Known::default());

@@ -3,10 +3,16 @@
 use std::io::Write;
 
 use anyhow::bail;
-use zw_dataplane::probe;
+use zw_dataplane::{probe, probe_ipvs};
 
-pub(crate) fn run(out: &mut dyn Write) -> anyhow::Result<()> {
-    let capabilities = probe();
+use crate::cli::CheckArgs;
+use crate::config::Mode;
+
+pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> anyhow::Result<()> {
+    let mut capabilities = probe();
+    if args.mode == Some(Mode::Ipvs) {
+        capabilities.extend(probe_ipvs());
+    }
     let width = capabilities.iter().map(|capability| capability.name.len()).max().unwrap_or(0);
     for capability in &capabilities {
         let answer = match &capability.missing {

@@ -2,8 +2,9 @@
 //! migration, what kube-proxy left there, and nothing of Zoneward's, which serves by then.
 
 use std::io::Write;
+use std::time::Duration;
 
-use zw_dataplane::Kernel;
+use zw_dataplane::{Ipvs, Kernel, LINK};
 
 use super::run::with_advice;
 use crate::cli::CleanupArgs;
@@ -18,7 +19,15 @@ pub(crate) fn own(out: &mut dyn Write) -> anyhow::Result<()> {
     for family in &removed {
         writeln!(out, "removed the {family} table zoneward")?;
     }
-    if removed.is_empty() {
+    let ipvs =
+        Ipvs::open(Duration::ZERO).and_then(|mut ipvs| ipvs.remove()).map_err(with_advice)?;
+    if ipvs.servers > 0 {
+        writeln!(out, "removed {} virtual servers", ipvs.servers)?;
+    }
+    if ipvs.link {
+        writeln!(out, "removed the interface {LINK}")?;
+    }
+    if removed.is_empty() && ipvs == Default::default() {
         writeln!(out, "nothing to remove")?;
     }
     Ok(())

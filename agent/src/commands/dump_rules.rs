@@ -1,67 +1,75 @@
-//! `zoneward dump-rules`: what is programmed, per Service, from the kernel or from manifests.
+//! `zoneward dump-rules`: what is programmed, per Service, from the kernel, from a running agent or from
+//! manifests.
 
 mod ruleset;
-mod text;
-mod view;
 
+use std::collections::HashMap;
 use std::io::Write;
+use std::net::IpAddr;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use nftables::schema::NfListObject;
 use serde::Serialize;
-use tracing::warn;
-use zw_dataplane::Kernel;
-use zw_model::Family;
-use zw_plan::{Desired, PlanConfig, Slots, Surroundings, Table, plan_service};
+use tracing::{debug, warn};
+use zw_dataplane::{Ipvs, Kernel, Tables, WithIpvs};
+use zw_plan::Table;
 
 use super::run::with_advice;
 use crate::BadInput;
-use crate::cli::{DumpRulesArgs, Output};
-use crate::index::Index;
-use crate::state::StateSource;
-use view::{PortView, from_index, from_kernel};
+use crate::cli::{DumpRulesArgs, From, Output};
+use crate::inspect::agent::{self, AgentReport};
+use crate::inspect::filter::{Filter, ServiceName};
+use crate::inspect::planned::Planned;
+use crate::inspect::text;
+use crate::inspect::tracked;
+use crate::inspect::view::{PortView, from_kernel, from_planned};
+use crate::screen::{Screen, Tone, count};
+
+/// What `-o json` says of itself; raised if a field ever changes its meaning.
+pub(crate) const SCHEMA: u32 = 1;
 
 pub(crate) fn run(args: DumpRulesArgs, out: &mut dyn Write) -> anyhow::Result<()> {
-    let filter = args.service.as_deref().map(Filter::parse).transpose()?;
-    if filter.is_some() && args.output == Output::Nft {
+    let filter = Filter {
+        service: args.service.as_deref().map(ServiceName::parse).transpose()?,
+        namespace: args.namespace.clone(),
+        address: args.address,
+        endpoint: args.endpoint,
+    };
+    if !filter.is_empty() && args.output == Output::Nft {
         bail!(BadInput("-o nft prints whole tables: leave the Service out".into()));
     }
-    let dump = match (&args.state, &args.node_name) {
-        (Some(path), Some(node_name)) => {
-            let index = load(StateSource::new(path.clone()), node_name)?;
-            let desired = plan(&index, &args);
-            Dump { ports: from_index(&index, &desired), tables: tables_of(&desired)? }
+    let screen = Screen::standard(args.color.color);
+    let dump = match (&args.state, &args.node_name, args.from) {
+        (Some(path), Some(node_name), _) => {
+            let plan = args.plan.config();
+            let planned = Planned::from_manifests(path, node_name, plan, &HashMap::new())?;
+            Dump::planned(planned, args.output)?
         }
-        _ => {
-            let mut kernel = Kernel::open().map_err(with_advice)?;
-            let read = kernel.read_back().map_err(with_advice)?;
-            if read.actual.tables.is_empty() && args.output == Output::Text {
-                bail!("Zoneward has programmed nothing here: there is no table zoneward");
-            }
-            for (family, _) in read.actual.tables.iter().filter(|(_, table)| table.incompatible) {
-                warn!("the {family} table is of another version, or was meddled with: not shown");
-            }
-            let ports = from_kernel(&mut kernel, &read.actual).map_err(with_advice)?;
-            let tables = Family::BOTH
-                .into_iter()
-                .filter_map(|family| {
-                    Some(Table::from_actual(family, read.actual.tables.get(&family)?))
-                })
-                .collect();
-            Dump { ports, tables }
+        (_, _, From::Agent) => {
+            let only = filter.service.as_ref().map(|service| &service.key);
+            let mut dump = Dump::planned(agent::ask(args.socket.path(), only)?, args.output)?;
+            dump.count_connections();
+            dump
         }
+        _ => Dump::held(args.output)?,
     };
-    dump.print(filter, args.output, out)
+    dump.print(&screen, &filter, args.output, out)
 }
 
 struct Dump {
     ports: Vec<PortView>,
+    /// Where the form shows them.
     tables: Vec<Table>,
+    agent: Option<AgentReport>,
 }
 
 /// The JSON form.
 #[derive(Serialize)]
 struct Json<'a> {
+    schema: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent: Option<&'a AgentReport>,
     services: Vec<&'a PortView>,
     /// Only without a filter, which the ruleset knows nothing of.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -69,27 +77,72 @@ struct Json<'a> {
 }
 
 impl Dump {
+    fn planned(planned: Planned, output: Output) -> anyhow::Result<Self> {
+        let tables = if output == Output::Text { Vec::new() } else { planned.tables()? };
+        Ok(Self { ports: from_planned(&planned), tables, agent: planned.agent })
+    }
+
+    /// What the kernel holds.
+    fn held(output: Output) -> anyhow::Result<Self> {
+        let ipvs = Ipvs::open(Duration::ZERO).map_err(with_advice)?;
+        let mut kernel = WithIpvs::new(Kernel::open().map_err(with_advice)?, ipvs);
+        let read = kernel.read_back().map_err(with_advice)?;
+        if read.actual.tables.is_empty() && output == Output::Text {
+            bail!("Zoneward has programmed nothing here: there is no table zoneward");
+        }
+        for (family, _) in read.actual.tables.iter().filter(|(_, table)| table.incompatible) {
+            warn!("the {family} table is of another version, or was meddled with: not shown");
+        }
+        let mut ports = from_kernel(kernel.table(), &read.actual).map_err(with_advice)?;
+        tracked::count(&mut ports);
+        let tables = read.actual.tables.iter().filter(|_| output != Output::Text);
+        let tables = tables.map(|(family, table)| Table::from_actual(*family, table)).collect();
+        Ok(Self { ports, tables, agent: None })
+    }
+
+    /// Takes the kernel's counters over, where they may be read.
+    fn count_connections(&mut self) {
+        type Place = (Option<IpAddr>, String, String, u16);
+        let held = match Self::held(Output::Text) {
+            Ok(held) => held,
+            Err(error) => return debug!("no counters: {error:#}"),
+        };
+        let place = |port: &PortView| -> Place {
+            (port.address, port.family.clone(), port.protocol.clone(), port.port)
+        };
+        let counts: HashMap<Place, Option<u64>> =
+            held.ports.iter().map(|port| (place(port), port.connections)).collect();
+        for port in self.ports.iter_mut().filter(|port| port.taken_by.is_none()) {
+            port.connections = counts.get(&place(port)).copied().flatten();
+        }
+        tracked::count(&mut self.ports);
+    }
+
     fn print(
         self,
-        filter: Option<Filter>,
+        screen: &Screen,
+        filter: &Filter,
         output: Output,
         out: &mut dyn Write,
     ) -> anyhow::Result<()> {
-        let shown: Vec<&PortView> = self
-            .ports
-            .iter()
-            .filter(|port| filter.as_ref().is_none_or(|f| f.matches(port)))
-            .collect();
-        if let Some(filter) = filter.as_ref().filter(|_| shown.is_empty()) {
-            bail!("no Service port {} is programmed", filter.text);
+        let shown: Vec<&PortView> = self.ports.iter().filter(|port| filter.matches(port)).collect();
+        if !filter.is_empty() && shown.is_empty() {
+            bail!("no Service port {} is programmed", filter.describe());
         }
         match output {
-            Output::Text => text::print(&shown, out)?,
+            Output::Text => {
+                if let Some(agent) = &self.agent {
+                    print_agent(screen, agent, filter.is_empty(), out)?;
+                }
+                text::print(screen, &shown, out)?;
+            }
             Output::Json => {
-                let tables = self.tables.iter().filter(|_| filter.is_none());
+                let tables = self.tables.iter().filter(|_| filter.is_empty());
                 let nftables = tables.flat_map(ruleset::objects).collect();
-                let json = serde_json::to_string_pretty(&Json { services: shown, nftables });
-                writeln!(out, "{}", json.context("cannot print JSON")?)?;
+                let agent = self.agent.as_ref();
+                let json = Json { schema: SCHEMA, agent, services: shown, nftables };
+                let json = serde_json::to_string_pretty(&json).context("cannot print JSON")?;
+                writeln!(out, "{json}")?;
             }
             Output::Nft => {
                 for table in &self.tables {
@@ -101,70 +154,43 @@ impl Dump {
     }
 }
 
-/// `namespace/name[:port]`
-struct Filter {
-    text: String,
-    service: String,
-    port: Option<String>,
-}
-
-impl Filter {
-    fn parse(text: &str) -> anyhow::Result<Self> {
-        let (service, port) = match text.split_once(':') {
-            Some((service, port)) => (service, Some(port.to_owned())),
-            None => (text, None),
+/// How the agent is; what is wrong with it, whatever was asked for.
+pub(crate) fn print_agent(
+    screen: &Screen,
+    agent: &AgentReport,
+    all: bool,
+    out: &mut dyn Write,
+) -> std::io::Result<()> {
+    let recent = &agent.recent;
+    if all {
+        let last = match &recent.last_sync {
+            Some(last) => format!(
+                "last sync {:.0} s ago, {} in {:.1} ms",
+                last.seconds_ago,
+                count(last.elements, "element"),
+                last.took_ms
+            ),
+            None => "no sync yet".into(),
         };
-        let parts: Vec<&str> = service.split('/').collect();
-        if parts.len() != 2 || parts.contains(&"") || port.as_deref() == Some("") {
-            bail!(BadInput(format!(
-                "{text:?} is not a Service: write namespace/name or namespace/name:port"
-            )));
+        let text = format!(
+            "agent {} on {}: {last}; {} syncs, {} failed, {} drift repairs",
+            agent.version, agent.node, recent.syncs, recent.failed_syncs, recent.drift_repairs
+        );
+        screen.paragraph(out, 0, Tone::Plain, &text)?;
+    }
+    for line in &agent.waiting_for {
+        screen.paragraph(out, 0, Tone::Doubtful, &format!("waiting: {line}"))?;
+    }
+    if let Some(error) = &recent.error {
+        let text = format!("error {:.0} s ago: {}", error.seconds_ago, error.text);
+        screen.paragraph(out, 0, Tone::Bad, &text)?;
+    }
+    if all {
+        for complaint in recent.complaints.iter().rev().take(10) {
+            let text = format!("not used: {}", complaint.text);
+            screen.paragraph(out, 0, Tone::Doubtful, &text)?;
         }
-        Ok(Self { text: text.into(), service: service.into(), port })
+        writeln!(out)?;
     }
-
-    fn matches(&self, port: &PortView) -> bool {
-        let right_port = |want: &String| port.name == *want || port.port.to_string() == *want;
-        port.service == self.service && self.port.as_ref().is_none_or(right_port)
-    }
-}
-
-/// Reads manifests once.
-fn load(mut source: StateSource, node_name: &str) -> anyhow::Result<Index> {
-    let delta = source.poll();
-    for complaint in &delta.complaints {
-        warn!("{complaint}");
-    }
-    if !source.has_been_read() {
-        bail!(BadInput(format!("nothing in {} could be read", source.path().display())));
-    }
-    let mut index = Index::new(node_name);
-    delta.events.into_iter().for_each(|event| index.accept(event));
-    Ok(index)
-}
-
-fn plan(index: &Index, args: &DumpRulesArgs) -> Desired {
-    let surroundings = Surroundings {
-        node_addresses: index.node().addresses.iter().copied().collect(),
-        service_ranges: index.service_ranges(),
-    };
-    // As the agent does by default: on the primary addresses, or on any of a family that has none.
-    let lacks = |family: &Family| {
-        !surroundings.node_addresses.iter().any(|addr| Family::of(*addr) == *family)
-    };
-    let any_node_address = Family::BOTH.into_iter().filter(lacks).collect();
-    let config = PlanConfig { any_node_address, ..args.plan.config() };
-    let mut desired = Desired::new(config, surroundings);
-    desired.load(index.service_keys().filter_map(|key| {
-        let (service, slices) = index.service(key)?;
-        Some((key.clone(), Some(plan_service(service, slices, index.node(), |_| Slots::default()))))
-    }));
-    desired
-}
-
-fn tables_of(desired: &Desired) -> anyhow::Result<Vec<Table>> {
-    Family::BOTH
-        .into_iter()
-        .map(|family| Table::of(desired, family).map_err(|refused| anyhow::anyhow!(refused.0)))
-        .collect()
+    Ok(())
 }

@@ -2,6 +2,7 @@
 
 mod settings;
 
+use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,28 +12,32 @@ use anyhow::{Context, bail};
 use kube::Client;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{Receiver, channel};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tracing::{debug, error, info, warn};
-use zw_dataplane::{Kernel, Reaction, TableWatch, WriteError, Writer};
+use zw_dataplane::{Ipvs, IpvsOptions, Kernel, Reaction, TableWatch, WithIpvs, WriteError, Writer};
 
 use crate::BadInput;
 use crate::addresses::Addresses;
 use crate::attendants::Attendants;
 use crate::cli::RunArgs;
 use crate::cluster::Cluster;
-use crate::config::{ConfigError, ConfigFile, Difference};
+use crate::compare::Comparison;
+use crate::config::{Config, ConfigError, ConfigFile, Difference, Mode};
 use crate::events::{Events, Reason};
 use crate::files::Files;
 use crate::health::NodeState;
 use crate::health_ports::HealthPortFailure;
 use crate::index::{Index, Seen};
+use crate::inspect::page::Page;
+use crate::inspect::questions::{self, Questions};
+use crate::inspect::socket::{self, Socket, Witness};
 use crate::localhost_ports::LocalPortFailure;
 use crate::ready::Blocker;
 use crate::serve::Servers;
 use crate::status::Status;
 use crate::sync::Engine;
 use crate::watch::{Received, Server, connect};
-use crate::{sysctls, taint};
+use crate::{panics, sysctls, taint};
 use settings::{Settings, tell_ignored};
 
 /// How long after a failed sync the next try is made, doubling up to the longest.
@@ -41,6 +46,11 @@ const LONGEST_RETRY: Duration = Duration::from_secs(30);
 
 /// How many ports that could not be opened may wait to be told.
 const FAILURES: usize = 256;
+
+/// In the ipvs mode, how long an endpoint that is used no longer keeps the connections it has, and how
+/// often it is asked whether it has any.
+const LONGEST_DRAIN: Duration = Duration::from_secs(15 * 60);
+const LOOK_AT_DRAINS: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(args: RunArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     if args.cleanup {
@@ -52,9 +62,13 @@ pub(crate) fn run(args: RunArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     debug!(config = %config.show(), "configured");
     tell_ignored(args.ignored.given().into_iter().chain(loaded.ignored));
     if args.init_only {
+        if config.mode == Mode::Ipvs {
+            Ipvs::set_sysctls().map_err(with_advice)?;
+        }
         return Ok(sysctls::apply(Path::new("/"), &config)?);
     }
-    let mut kernel = Kernel::open().map_err(with_advice)?;
+    panics::end_the_process();
+    let mut kernel = open_kernel(&config).map_err(with_advice)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -95,19 +109,28 @@ pub(crate) fn run(args: RunArgs, out: &mut dyn Write) -> anyhow::Result<()> {
             .context("cannot start a thread for servers")?;
         let local = addresses.local();
         // Before the table is read: what anybody does to it after that is told.
-        let tables = (!args.once).then(|| TableWatch::start(&mut kernel)).transpose();
+        let tables = (!args.once).then(|| TableWatch::start(kernel.table())).transpose();
         let tables = tables.map_err(with_advice)?;
         let writer = Writer::start(kernel)?;
         let engine = Engine::new(index, config.clone(), local, attendants, writer, status.clone());
         let mut agent = Agent { source, engine, status };
         let Some(tables) = tables else { return agent.once().await };
         sysctls::apply(Path::new("/"), &config)?;
-        let servers = Servers::start(&config, agent.status.clone(), args.metrics_max_services)?;
+        let (asker, questions) = questions::channel();
+        let (node, status) = (config.node_name.clone(), agent.status.clone());
+        let witness = Arc::new(Witness { node, status: status.clone(), asker });
+        let page = args.status_page.then(|| Page::new(witness.clone()));
+        let servers = Servers::start(&config, status, args.metrics_max_services, page)?;
+        let socket = socket::path(args.socket.as_ref());
+        let _socket = socket.and_then(|path| Socket::open(&path, witness));
         agent.status.events.node(Reason::Starting, String::new());
         let taint = client.zip(args.remove_taint);
         let settings = Settings::new(config, file);
         let failed = (failed_health, failed_localhost);
-        agent.follow(Outside { settings, servers, taint, addresses, tables, failed }).await
+        let comparison = Comparison::new(agent.engine.commits());
+        let outside =
+            Outside { settings, servers, taint, addresses, tables, comparison, failed, questions };
+        agent.follow(outside).await
     })
 }
 
@@ -117,6 +140,20 @@ fn unusable(file: &ConfigFile, error: &ConfigError) -> BadInput {
         Some(path) => BadInput(format!("cannot use the configuration {}: {error}", path.display())),
         None => BadInput(error.to_string()),
     }
+}
+
+/// The kernel, with all that the mode needs of it. What the other mode left goes with the first sync.
+fn open_kernel(config: &Config) -> Result<WithIpvs, WriteError> {
+    let table = Kernel::open()?;
+    let mut ipvs = Ipvs::open(LONGEST_DRAIN)?;
+    if config.mode == Mode::Ipvs {
+        let seconds = |time: Duration| u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
+        let Config { ipvs: settings, .. } = config;
+        let timeouts =
+            [settings.tcp_timeout, settings.tcp_fin_timeout, settings.udp_timeout].map(seconds);
+        ipvs.prepare(&IpvsOptions { scheduler: settings.scheduler(), timeouts })?;
+    }
+    Ok(WithIpvs::new(table, ipvs))
 }
 
 /// Adds how to get what is missing.
@@ -179,8 +216,11 @@ struct Outside {
     addresses: Addresses,
     /// What others do to our tables.
     tables: TableWatch,
+    comparison: Comparison,
     /// Ports that could not be opened.
     failed: (Receiver<HealthPortFailure>, Receiver<LocalPortFailure>),
+    /// What people ask.
+    questions: Questions,
 }
 
 impl Agent {
@@ -190,7 +230,11 @@ impl Agent {
                 bail!(BadInput(format!("nothing in {} could be read", files.path().display())));
             }
         }
-        self.engine.sync().await.map_err(with_advice)
+        self.engine.sync().await.map_err(with_advice)?;
+        while self.engine.due(Instant::now()).is_some_and(|due| due <= Instant::now()) {
+            self.engine.sync().await.map_err(with_advice)?;
+        }
+        Ok(())
     }
 
     async fn follow(&mut self, mut outside: Outside) -> anyhow::Result<()> {
@@ -210,9 +254,12 @@ impl Agent {
     async fn work(&mut self, outside: &mut Outside) -> anyhow::Result<()> {
         let mut retry = Retry::default();
         let mut complete = false;
+        let by_ipvs = outside.settings.config.mode == Mode::Ipvs;
+        let mut drains = interval(LOOK_AT_DRAINS);
+        drains.set_missed_tick_behavior(MissedTickBehavior::Delay);
         self.status.wait_for(self.source.waiting_for());
         loop {
-            let due = retry.until.or_else(|| self.engine.due(Instant::now()));
+            let due = retry.until.or_else(|| self.engine.due(Instant::now())).filter(|_| complete);
             tokio::select! {
                 now = self.source.changed(self.engine.index()) => self.took_in(&mut complete, now),
                 difference = outside.settings.changed() => self.reconfigure(outside, &difference),
@@ -221,6 +268,7 @@ impl Agent {
                     self.engine.set_addresses(outside.addresses.local());
                 }
                 drift = outside.tables.changed() => self.engine.drifted(drift),
+                digest = outside.comparison.read() => self.engine.compared(digest),
                 Some(failure) = outside.failed.0.recv() => {
                     warn!("{failure}");
                     let (service, reason) =
@@ -228,10 +276,15 @@ impl Agent {
                     self.status.events.service(service, reason, failure.to_string());
                 }
                 Some(failure) = outside.failed.1.recv() => warn!("{failure}"),
+                _ = drains.tick(), if by_ipvs => self.engine.drain().await,
+                Some(question) = outside.questions.recv() => self.engine.answer(question),
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
             }
             if !complete {
                 continue;
+            }
+            if self.engine.is_unsure() {
+                outside.comparison.hasten();
             }
             let now = Instant::now();
             if self.engine.is_behind() {
@@ -311,7 +364,34 @@ impl Retry {
     fn postpone(&mut self) -> Duration {
         let wait = self.wait.map_or(FIRST_RETRY, |wait| (wait * 2).min(LONGEST_RETRY));
         self.wait = Some(wait);
+        let wait = jittered(wait);
         self.until = Some(Instant::now() + wait);
         wait
+    }
+}
+
+/// Up to a quarter more or less, so that nodes that failed together do not try again together.
+fn jittered(wait: Duration) -> Duration {
+    let quarter = wait / 4;
+    // Of a random number only the last bits are needed.
+    let random = (RandomState::new().hash_one(0) % 1024) as u32;
+    wait - quarter + quarter * 2 * random / 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retries_wait_longer_each_time_up_to_a_bound_and_never_the_same() {
+        let mut retry = Retry::default();
+        let waits: Vec<Duration> = (0..40).map(|_| retry.postpone()).collect();
+        for (at, wait) in waits.iter().enumerate() {
+            let plain = (FIRST_RETRY * 2u32.pow(at.min(10) as u32)).min(LONGEST_RETRY);
+            assert!(*wait >= plain * 3 / 4 && *wait <= plain * 5 / 4, "{at}: {wait:?}");
+        }
+        let last: std::collections::BTreeSet<&Duration> = waits[10..].iter().collect();
+        assert!(last.len() > 1, "{waits:?}");
+        assert!(retry.not_yet());
     }
 }

@@ -129,7 +129,7 @@ impl With {
                     true => format!("{algorithm}-{starting_threshold}x"),
                     false => algorithm.to_string(),
                 };
-                let options = Options { starting_threshold };
+                let options = Options { starting_threshold, ..Options::default() };
                 variants.push(Variant { label, algorithm, options });
             }
         }

@@ -39,7 +39,7 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "TYPE")]
     pub(crate) kube_api_content_type: Option<ContentType>,
 
-    /// What programs the kernel: nftables.
+    /// What picks endpoints: nftables or ipvs [default: nftables]
     #[arg(long, alias = "proxy-mode")]
     pub(crate) mode: Option<Mode>,
 

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::file::File;
-use super::{Config, ConfigError, Flags};
+use super::{Config, ConfigError, Flags, Mode};
 
 /// The host's own name, which a network namespace does not change.
 const HOST_NAME: &str = "/proc/sys/kernel/hostname";
@@ -131,6 +131,9 @@ impl Config {
             }
         };
         kept("mode", self.mode != new.mode);
+        let timeouts =
+            |c: &Config| (c.ipvs.tcp_timeout, c.ipvs.tcp_fin_timeout, c.ipvs.udp_timeout);
+        kept("ipvs timeouts", self.mode == Mode::Ipvs && timeouts(self) != timeouts(&new));
         kept("clientConnection.kubeconfig", self.kubeconfig != new.kubeconfig);
         kept("clientConnection.contentType", self.content_type != new.content_type);
         kept("hostnameOverride", self.node_name != new.node_name);

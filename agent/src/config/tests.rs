@@ -402,8 +402,12 @@ fn every_mistake_is_named_by_its_path_with_what_would_be_right() {
             "mode: iptables",
             "mode: iptables is not a mode of Zoneward: nftables takes its place, write nftables",
         ),
-        ("mode: ipvs", "mode: ipvs is not there yet: write nftables"),
-        ("mode: userspace", "mode: \"userspace\" is not a mode: write nftables"),
+        (
+            "mode: ipvs\nipvs: {scheduler: random}",
+            "ipvs.scheduler: \"random\" is no scheduler of IPVS: write one of rr, wrr, lc, wlc, lblc, lblcr, \
+             dh, sh, sed, nq, fo, ovf, mh, twos",
+        ),
+        ("mode: userspace", "mode: \"userspace\" is not a mode: write nftables or ipvs"),
         ("bindAddress: eth0", "bindAddress: \"eth0\" is not an IP address"),
         (
             "healthzBindAddress: localhost:10256",

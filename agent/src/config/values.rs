@@ -12,12 +12,14 @@ use serde::Deserialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     Nftables,
+    Ipvs,
 }
 
 impl Mode {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Mode::Nftables => "nftables",
+            Mode::Ipvs => "ipvs",
         }
     }
 }
@@ -28,12 +30,12 @@ impl FromStr for Mode {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "nftables" => Ok(Mode::Nftables),
+            "ipvs" => Ok(Mode::Ipvs),
             "iptables" => {
                 Err("iptables is not a mode of Zoneward: nftables takes its place, write nftables"
                     .into())
             }
-            "ipvs" => Err("ipvs is not there yet: write nftables".into()),
-            other => Err(format!("{other:?} is not a mode: write nftables")),
+            other => Err(format!("{other:?} is not a mode: write nftables or ipvs")),
         }
     }
 }

@@ -144,11 +144,15 @@ impl<'a> Message<'a> for raw::Metadata<'a> {
             }
             12 => {
                 let (key, value) = entry("annotations", value)?;
-                if key != b"endpoints.kubernetes.io/last-change-trigger-time" {
-                    return Ok(());
-                }
                 let annotations = self.annotations.get_or_insert_default();
-                text(&mut annotations.last_change_trigger_time, "annotations", value)
+                let slot = match key {
+                    b"endpoints.kubernetes.io/last-change-trigger-time" => {
+                        &mut annotations.last_change_trigger_time
+                    }
+                    b"zoneward.io/ipvs-scheduler" => &mut annotations.ipvs_scheduler,
+                    _ => return Ok(()),
+                };
+                text(slot, "annotations", value)
             }
             _ => Ok(()),
         }
@@ -162,6 +166,7 @@ fn label<'l, 'a>(labels: &'l mut raw::Labels<'a>, key: &[u8]) -> Option<&'l mut 
         b"service.kubernetes.io/headless" => &mut labels.headless,
         b"endpointslice.kubernetes.io/for-zone" => &mut labels.for_zone,
         b"endpointslice.kubernetes.io/for-region" => &mut labels.for_region,
+        b"endpointslice.kubernetes.io/managed-by" => &mut labels.managed_by,
         b"topology.kubernetes.io/zone" => &mut labels.zone,
         b"topology.kubernetes.io/region" => &mut labels.region,
         _ => return None,
@@ -197,6 +202,10 @@ impl<'a> Message<'a> for raw::ServiceSpec<'a> {
                 let port = self.ports.as_mut().and_then(|ports| ports.last_mut());
                 let protocol = port.map(|port| &mut port.protocol);
                 protocol.and_then(|slot| slot.take_if(|protocol| protocol.is_empty()));
+                Ok(())
+            }
+            2 => {
+                self.selector = Some(IgnoredAny);
                 Ok(())
             }
             3 => plain(&mut self.cluster_ip, "clusterIP", value),

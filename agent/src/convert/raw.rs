@@ -92,6 +92,8 @@ pub(super) struct Labels<'a> {
     pub(super) for_zone: Option<Text<'a>>,
     #[serde(rename = "endpointslice.kubernetes.io/for-region")]
     pub(super) for_region: Option<Text<'a>>,
+    #[serde(rename = "endpointslice.kubernetes.io/managed-by")]
+    pub(super) managed_by: Option<Text<'a>>,
     #[serde(rename = "topology.kubernetes.io/zone")]
     pub(super) zone: Option<Text<'a>>,
     #[serde(rename = "topology.kubernetes.io/region")]
@@ -103,6 +105,8 @@ pub(super) struct Labels<'a> {
 pub(super) struct Annotations<'a> {
     #[serde(borrow, rename = "endpoints.kubernetes.io/last-change-trigger-time")]
     pub(super) last_change_trigger_time: Option<Text<'a>>,
+    #[serde(rename = "zoneward.io/ipvs-scheduler")]
+    pub(super) ipvs_scheduler: Option<Text<'a>>,
 }
 
 /// Of any kind: who it is.
@@ -140,6 +144,8 @@ pub(super) struct ServiceSpec<'a> {
     pub(super) health_check_node_port: Option<i64>,
     pub(super) session_affinity: Option<Text<'a>>,
     pub(super) session_affinity_config: Option<SessionAffinityConfig>,
+    /// Only whether there is one matters.
+    pub(super) selector: Option<IgnoredAny>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::num::NonZeroU16;
 
 use ipnet::IpNet;
-use zw_model::{External, Family, Service, ServiceKey, ServicePort, TrafficPolicy};
+use zw_model::{External, Family, Scheduler, Service, ServiceKey, ServicePort, TrafficPolicy};
 
 use super::address::{is_ordinary, parse_address, parse_range};
 use super::raw;
@@ -57,6 +57,8 @@ pub(super) fn convert(raw: raw::Service<'_>, problems: &mut Problems) -> Result<
         ),
         external_policy,
         affinity: affinity(spec, problems),
+        scheduler: scheduler(&raw, problems),
+        has_selector: spec.selector.is_some(),
         external: external(&raw, kind, external_policy, &cluster_ips, problems),
         cluster_ips,
     };
@@ -134,6 +136,17 @@ fn node_port(
         problems.add(field(), format!("{number} is not a port (1 to 65535)"));
     }
     port
+}
+
+/// One that is not known leaves the operator's.
+fn scheduler(raw: &raw::Service<'_>, problems: &mut Problems) -> Option<Scheduler> {
+    let text = raw.metadata.annotations.as_ref()?.ipvs_scheduler.as_deref()?;
+    let scheduler = text.parse::<Scheduler>();
+    scheduler
+        .map_err(|message| {
+            problems.add("metadata.annotations[zoneward.io/ipvs-scheduler]".into(), message);
+        })
+        .ok()
 }
 
 /// A policy that is not known is no reason to send traffic nowhere.

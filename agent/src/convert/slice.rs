@@ -75,6 +75,7 @@ pub(super) fn convert(
         service: ServiceKey { namespace: id.namespace.clone(), name: service },
         family,
         scope,
+        managed_by: label(|labels| &labels.managed_by),
         ports,
         endpoints,
     };

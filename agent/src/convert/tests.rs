@@ -97,6 +97,7 @@ fn want_slice() -> Slice {
         service: ServiceKey::new("web", "api"),
         family: zw_model::Family::V4,
         scope: Scope::Everyone,
+        managed_by: None,
         ports: vec![SlicePort { name: "http".into(), protocol: Protocol::Tcp, port: 8080 }],
         endpoints: vec![endpoint("10.244.0.1")],
     }

@@ -32,6 +32,7 @@ fn slice(name: &str, service: &str) -> Slice {
         service: key(service),
         family: Family::V4,
         scope: Scope::Everyone,
+        managed_by: None,
         ports: Vec::new(),
         endpoints: Vec::new(),
     }

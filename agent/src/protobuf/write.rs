@@ -237,7 +237,8 @@ fn put(bytes: &mut Vec<u8>, field: &Field, value: Option<&Value>) -> Option<()> 
             tagged(bytes, field.number, &[0x08, 0x80, 0x01]);
         }
         (Kind::Map, value) => {
-            for (key, value) in value?.as_object()? {
+            let map = value?.as_object().filter(|map| !map.is_empty())?;
+            for (key, value) in map {
                 let mut entry = Vec::new();
                 tagged(&mut entry, 1, key.as_bytes());
                 tagged(&mut entry, 2, value.as_str()?.as_bytes());

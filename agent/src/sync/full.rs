@@ -1,14 +1,16 @@
 //! The kernel read back and compared as a whole: at the start, and where its state is in doubt.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-use tracing::debug;
-use zw_dataplane::WriteError;
+use tracing::{debug, warn};
+use zw_dataplane::{Reaction, WriteError};
 use zw_model::ServiceKey;
 use zw_plan::{Changes, Desired, Drift, bring_to};
 
-use super::{Engine, Report, on_kernel};
+use super::order::Waiting;
+use super::write::MOST_REFUSALS;
+use super::{Engine, Report};
 use crate::attendants::Attendants;
 
 /// How often a full sync that somebody else's change overtook is begun again at once.
@@ -32,30 +34,57 @@ impl Engine {
         report.did.full = true;
         // What is read now has all of it.
         self.drift = Drift::default();
-        self.left = Changes::default();
+        self.unsent = Changes::default();
+        self.waiting = Waiting::default();
+        self.starting = None;
         let started = Instant::now();
-        let read = on_kernel(&self.writer, |kernel| kernel.read_back()).await??;
+        let read = self.on_kernel(|kernel| kernel.read_back()).await??;
         report.did.read = started.elapsed();
 
         let started = Instant::now();
         let slots = read.actual.slots();
         let gone: BTreeSet<ServiceKey> = self.desired.service_keys().cloned().collect();
-        let before = Attendants::before(&self.desired, &gone);
+        self.unattended.1.absorb(Attendants::before(&self.desired, &gone));
+        self.unattended.0.extend(gone);
         let mut desired = Desired::new(self.around.plan.clone(), self.around.surroundings.clone());
-        desired.load(self.index.service_keys().map(|key| {
+        // Where there is nothing, the most important comes first and the rest after it.
+        let nothing = read.actual.tables.is_empty();
+        let mut all = Waiting::all(&self.index);
+        let now = if nothing { all.take(&self.index) } else { all.take_all() };
+        report.services = now.len();
+        desired.load(now.iter().map(|key| {
             let previous = |frontend: &_| slots.get(frontend).cloned().unwrap_or_default();
-            report.services += 1;
             (key.clone(), self.plan(key, previous))
         }));
-        let changes = bring_to(&desired, &read.actual);
+        desired.keep_idle(&read.actual);
         self.desired = desired;
-        self.report_contested(self.index.service_keys());
-        // Off this path: 250,000 elements take a while to free.
-        tokio::task::spawn_blocking(move || drop((slots, read.actual)));
+        self.report_contested(now.iter());
+        let mut changes = bring_to(&self.desired, &read.actual);
         report.did.plan = started.elapsed();
-        self.commit(changes, read.generation, &mut report).await?;
-        let keys = gone.iter().chain(self.index.service_keys());
-        self.attendants.attend(&self.index, &self.desired, keys, before);
-        Ok(report)
+        for _ in 0..MOST_REFUSALS {
+            let (_, outcome) = self.commit(changes, read.generation, &mut report).await?;
+            let Err(error) = outcome else {
+                // Off this path: 250,000 elements take a while to free.
+                tokio::task::spawn_blocking(move || drop((slots, read.actual)));
+                for (svc, why) in self.status.refused() {
+                    warn!(%svc, why, "still set aside");
+                }
+                self.unattended.0.extend(now);
+                self.waiting = all;
+                self.attend();
+                return Ok(report);
+            };
+            // What was read a moment ago is known: what is refused then is refused for what it is.
+            let known = error.reaction() == Reaction::Resync && read.generation.is_some();
+            if !known && error.reaction() != Reaction::SetAside {
+                return Err(error);
+            }
+            if self.set_aside(&error, Changes::default()).is_err() {
+                return Err(error);
+            }
+            self.desired.load(BTreeMap::new());
+            changes = bring_to(&self.desired, &read.actual);
+        }
+        Err(WriteError::Overtaken)
     }
 }

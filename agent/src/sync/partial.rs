@@ -25,23 +25,37 @@ impl Engine {
             .iter()
             .map(|key| (key.clone(), self.plan(key, |frontend| self.desired.slots(key, frontend))))
             .collect();
-        let mut changes = std::mem::take(&mut self.left).then(self.desired.update(updates));
+        let mut changes = std::mem::take(&mut self.unsent).then(self.desired.update(updates));
         if let Some(around) = around {
             changes = changes.then(self.desired.surround(around));
         }
         self.report_contested(keys.iter());
+        self.unattended.0.extend(keys);
+        self.unattended.1.absorb(before);
         report.did.plan = started.elapsed();
-        self.commit(changes, None, &mut report).await?;
-        self.attendants.attend(&self.index, &self.desired, keys.iter(), before);
+        self.write(changes, &mut report).await?;
+        self.attend();
         Ok(report)
     }
 
+    /// Tells the attendants what is in the kernel now, once all of it is.
+    pub(super) fn attend(&mut self) {
+        if self.waiting.is_empty() {
+            let (keys, before) = std::mem::take(&mut self.unattended);
+            self.attendants.attend(&self.index, &self.desired, keys.iter(), before);
+        }
+    }
+
+    /// A Service's rules; none while it is set aside.
     pub(super) fn plan(
         &self,
         key: &ServiceKey,
         previous: impl Fn(&Frontend) -> Slots,
     ) -> Option<ServiceRules> {
         let (service, slices) = self.index.service(key)?;
+        if self.status.is_set_aside(key) {
+            return None;
+        }
         Some(plan_service(service, slices, self.index.node(), previous))
     }
 

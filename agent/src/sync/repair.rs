@@ -1,13 +1,25 @@
 //! What somebody else did to the table is put right, from memory.
 
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use tracing::{debug, warn};
 use zw_dataplane::WriteError;
+use zw_plan::{Digest, Drift};
 
-use super::{Engine, Report};
+use super::{Engine, Report, UNSURE};
 
 impl Engine {
+    /// Somebody else changed the table; the next sync puts it right.
+    pub(crate) fn drifted(&mut self, drift: Drift) {
+        if drift.lost {
+            self.unsure = Some(UNSURE);
+            // What is being read to be compared may have missed it too.
+            self.commits.fetch_add(1, Ordering::Relaxed);
+        }
+        self.drift.absorb(Drift { lost: false, ..drift });
+    }
+
     /// Puts right what was told; says what it took, if it took anything.
     pub(super) async fn repair(&mut self) -> Result<Option<Report>, WriteError> {
         let drift = std::mem::take(&mut self.drift);
@@ -21,8 +33,37 @@ impl Engine {
         }
         self.repairs.spend(tokio::time::Instant::now());
         warn!(touched = %drift, by = ?drift.by, "changed by somebody else, to be put right");
-        self.commit(changes, None, &mut report).await?;
+        self.write(changes, &mut report).await?;
         report.did.repaired = true;
         Ok(Some(report))
+    }
+
+    /// Whether the table is to be read and compared soon, because something may have been missed.
+    pub(crate) fn is_unsure(&self) -> bool {
+        self.unsure.is_some() && !self.is_behind() && self.waiting.is_empty()
+    }
+
+    /// The table was read; `None`: it changed meanwhile, or could not be.
+    pub(crate) fn compared(&mut self, digest: Option<Digest>) {
+        // What is on its way to the kernel would look like a difference.
+        let settled = !self.in_doubt
+            && self.waiting.is_empty()
+            && self.unsent.is_empty()
+            && self.drift.is_empty();
+        if let Some(digest) = digest.filter(|_| settled) {
+            self.unsure = None;
+            let differences = self.desired.differences(&digest);
+            if !differences.is_empty() {
+                warn!(different = differences.join(", "), "not as it was left, to be put right");
+                self.in_doubt = true;
+            }
+            return;
+        }
+        // A table that never rests long enough is compared while everything waits, if it has to be.
+        self.unsure = self.unsure.and_then(|tries| tries.checked_sub(1));
+        if self.unsure == Some(0) {
+            self.unsure = None;
+            self.in_doubt = true;
+        }
     }
 }

@@ -87,11 +87,14 @@ impl FromStr for Algorithm {
 pub struct Options {
     /// `local` stays balanced below this many endpoints for each zone.
     pub starting_threshold: u32,
+    /// Overload no endpoint may reach, in percent of the ideal load. The algorithms with weights
+    /// need no threshold.
+    pub overload_percent: u32,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { starting_threshold: 3 }
+        Self { starting_threshold: 3, overload_percent: 50 }
     }
 }
 
@@ -132,9 +135,15 @@ impl Planner {
                 Algorithm::Balanced => false,
                 Algorithm::Local => {
                     let start = u64::from(options.starting_threshold) * zones.len() as u64;
-                    totals.endpoints >= start && local::plan(zones, &mut self.ledger, groups)
+                    totals.endpoints >= start && {
+                        self.ledger.open(zones, options.overload_percent);
+                        local::plan(zones, &mut self.ledger, groups)
+                    }
                 }
-                Algorithm::LocalShared => shared::plan(zones, &mut self.ledger, groups),
+                Algorithm::LocalShared => {
+                    self.ledger.open(zones, options.overload_percent);
+                    shared::plan(zones, &mut self.ledger, groups)
+                }
                 Algorithm::LocalWeighted => {
                     weighted::plan(zones, totals, &mut self.weighted, groups);
                     true
@@ -143,12 +152,41 @@ impl Planner {
                     opt::plan(zones, totals, &mut self.weighted, groups);
                     true
                 }
-                Algorithm::Fair => self.fair.plan(zones, totals, previous, groups),
+                Algorithm::Fair => {
+                    let limit = options.overload_percent;
+                    self.fair.plan(zones, totals, previous, limit, groups)
+                }
             };
         if !divided {
             balance(zones, groups);
         }
         groups
+    }
+
+    /// As [`Self::plan_from`], but `previous` stays as long as no zone reaches the threshold: new
+    /// endpoints join their home zone's group, and nothing else moves.
+    ///
+    /// Only a plan with one group for each zone can stay; after any other, or after none, this
+    /// plans anew.
+    pub fn plan_lazily(
+        &mut self,
+        zones: &[Counts],
+        previous: Option<&Groups>,
+        algorithm: Algorithm,
+        options: &Options,
+    ) -> &Groups {
+        let totals = Totals::of(zones);
+        self.groups.clear(zones.len());
+        let stays = algorithm != Algorithm::Balanced
+            && totals.nodes > 0
+            && totals.endpoints > 0
+            && previous.filter(|previous| previous.is_one_for_each_zone()).is_some_and(
+                |previous| {
+                    let limit = options.overload_percent;
+                    self.fair.keep(zones, totals, previous, limit, &mut self.groups)
+                },
+            );
+        if stays { &self.groups } else { self.plan_from(zones, previous, algorithm, options) }
     }
 }
 

@@ -115,6 +115,8 @@ pub enum Memory {
     None,
     /// Every plan starts from the one before.
     Previous,
+    /// The plan before stays until a zone reaches the threshold.
+    Lazy,
 }
 
 /// Takes the walks and counts what `algorithm` reallocates.
@@ -134,8 +136,12 @@ pub fn measure(walk: &Walk, algorithm: Algorithm, options: &Options, memory: Mem
             if zones[z].endpoints < was[z].endpoints {
                 groups.remove(z, fate.below(u64::from(was[z].endpoints)) as u32);
             }
-            let previous = (memory == Memory::Previous).then_some(&groups);
-            groups.clone_from(planner.plan_from(&zones, previous, algorithm, options));
+            let plan = match memory {
+                Memory::None => planner.plan(&zones, algorithm, options),
+                Memory::Previous => planner.plan_from(&zones, Some(&groups), algorithm, options),
+                Memory::Lazy => planner.plan_lazily(&zones, Some(&groups), algorithm, options),
+            };
+            groups = plan.clone();
 
             let after = Placement::of(&groups);
             match change {

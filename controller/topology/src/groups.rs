@@ -66,6 +66,17 @@ impl Groups {
         self.composition(g).iter().sum()
     }
 
+    /// True when there is exactly one group for each zone, in the order of the zones, and no other
+    /// zone consumes it.
+    pub fn is_one_for_each_zone(&self) -> bool {
+        let alone = |(g, weight): (usize, &[f64])| {
+            weight.iter().enumerate().all(|(z, &weight)| (weight > 0.0) == (z == g))
+        };
+        !self.balanced
+            && self.len() == self.zones
+            && self.iter().map(|(_, weight)| weight).enumerate().all(alone)
+    }
+
     /// Composition and weights of each group in turn.
     pub fn iter(&self) -> impl Iterator<Item = (&[u32], &[f64])> {
         // `max(1)`: chunks of nothing are not allowed, and without zones there is no row anyway.

@@ -45,6 +45,8 @@ pub struct Slice {
     pub family: Family,
     /// Whom it is for.
     pub scope: Scope,
+    /// Who keeps it up to date, `endpointslice.kubernetes.io/managed-by`. Decides nothing; people ask.
+    pub managed_by: Option<Arc<str>>,
     /// Named ports; every endpoint of the slice has all of them.
     pub ports: Vec<SlicePort>,
     /// The endpoints.

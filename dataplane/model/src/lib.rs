@@ -6,12 +6,14 @@
 
 mod endpoints;
 mod node;
+mod scheduler;
 mod service;
 
 pub use endpoints::{
     Conditions, Hints, Scope, Slice, SliceEndpoint, SliceKey, SlicePort, Topology,
 };
 pub use node::NodeContext;
+pub use scheduler::Scheduler;
 pub use service::{External, Service, ServiceKey, ServicePort, TrafficPolicy};
 
 use std::fmt;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
-use crate::{Family, Protocol};
+use crate::{Family, Protocol, Scheduler};
 
 /// A Service's namespace and name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,6 +47,10 @@ pub struct Service {
     pub external_policy: TrafficPolicy,
     /// How long a client stays with its endpoint after its last connection, in seconds.
     pub affinity: Option<u32>,
+    /// In the ipvs mode, how its connections are spread; otherwise, as the operator says.
+    pub scheduler: Option<Scheduler>,
+    /// Pods are chosen by labels, so that a controller keeps its slices. Decides nothing; people ask.
+    pub has_selector: bool,
     /// What most Services do not have, so it costs one pointer.
     pub external: Option<Box<External>>,
 }

@@ -47,6 +47,16 @@ pub(crate) fn put_u64(buf: &mut Vec<u8>, kind: u16, value: u64) {
     put(buf, kind, &value.to_be_bytes());
 }
 
+/// Appends a u32 in host order, as generic and route netlink take it.
+pub(crate) fn put_host_u32(buf: &mut Vec<u8>, kind: u16, value: u32) {
+    put(buf, kind, &value.to_ne_bytes());
+}
+
+/// Appends a u16 in host order.
+pub(crate) fn put_host_u16(buf: &mut Vec<u8>, kind: u16, value: u16) {
+    put(buf, kind, &value.to_ne_bytes());
+}
+
 /// Opens a nest and returns where, for [`end_nest`].
 pub(crate) fn nest(buf: &mut Vec<u8>, kind: u16) -> usize {
     let at = buf.len();
@@ -84,6 +94,21 @@ impl<'a> Attr<'a> {
     pub(crate) fn u64(&self) -> Result<u64, Error> {
         let bytes = self.payload.try_into().map_err(|_| malformed("u64 of another length"))?;
         Ok(u64::from_be_bytes(bytes))
+    }
+
+    pub(crate) fn host_u32(&self) -> Result<u32, Error> {
+        let bytes = self.payload.try_into().map_err(|_| malformed("u32 of another length"))?;
+        Ok(u32::from_ne_bytes(bytes))
+    }
+
+    pub(crate) fn host_u16(&self) -> Result<u16, Error> {
+        let bytes = self.payload.try_into().map_err(|_| malformed("u16 of another length"))?;
+        Ok(u16::from_ne_bytes(bytes))
+    }
+
+    pub(crate) fn u16(&self) -> Result<u16, Error> {
+        let bytes = self.payload.try_into().map_err(|_| malformed("u16 of another length"))?;
+        Ok(u16::from_be_bytes(bytes))
     }
 
     /// A string up to its NUL. Names of other people's objects need not be UTF-8, and one of those

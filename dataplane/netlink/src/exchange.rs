@@ -26,7 +26,12 @@ pub(crate) struct Exchange {
 impl Exchange {
     /// Opens a socket to netfilter in the network namespace of the calling thread.
     pub(crate) fn open() -> Result<Self, Error> {
-        let raw = RawSocket::open(RECEIVE_BUFFER)?;
+        Self::open_to(libc::NETLINK_NETFILTER)
+    }
+
+    /// The same to another of netlink's protocols.
+    pub(crate) fn open_to(protocol: libc::c_int) -> Result<Self, Error> {
+        let raw = RawSocket::open_to(protocol, RECEIVE_BUFFER)?;
         Ok(Self { raw, seq: 1, buf: vec![0; RECEIVE_SIZE].into_boxed_slice() })
     }
 
@@ -55,9 +60,20 @@ impl Exchange {
         family: u8,
         attributes: impl FnOnce(&mut Vec<u8>),
     ) -> Result<u32, Error> {
+        self.request_with(kind, flags, &[family, 0, 0, 0], attributes)
+    }
+
+    /// The same with another family's header.
+    pub(crate) fn request_with(
+        &mut self,
+        kind: u16,
+        flags: u16,
+        header: &[u8],
+        attributes: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<u32, Error> {
         let seq = self.take_seq(1);
         let mut request = Vec::new();
-        let at = message::begin(&mut request, kind, flags, seq, family, 0);
+        let at = message::begin_with(&mut request, kind, flags, seq, header);
         attributes(&mut request);
         message::end(&mut request, at);
         self.raw.send(&[IoSlice::new(&request)])?;
@@ -83,6 +99,17 @@ impl Exchange {
                 }
             }
         }
+    }
+
+    /// Waits for the acknowledgement of the message `seq`, which asked for one.
+    pub(crate) fn read_ack(&mut self, seq: u32) -> Result<(), Error> {
+        let mut outcome = Ok(());
+        self.read_acks(seq, 1, 0, |_, ack| {
+            if ack.errno != 0 {
+                outcome = Err(refusal(ack));
+            }
+        })?;
+        outcome
     }
 
     /// Gives each message of the dump asked for with `seq` to `each`, to its end.
@@ -136,7 +163,7 @@ impl Exchange {
 
     /// Gives the answers to the `count` messages numbered from `first` to `each`, by index.
     ///
-    /// nfnetlink runs requests inside sendmsg, so every answer is queued by now: one that is not
+    /// The kernel runs requests inside sendmsg, so every answer is queued by now: one that is not
     /// there will never come, and waiting for it would hang. Fails if the answer to the message at
     /// `last`, the one that asked for it, got lost.
     pub(crate) fn read_acks(

@@ -1,7 +1,8 @@
 //! Netlink message headers, and the kernel's acknowledgements and errors.
 //!
 //! Owns the layer between a datagram and the attributes of one message. Knows the two headers of
-//! nfnetlink (`nlmsghdr`, `nfgenmsg`) and no message type of nf_tables.
+//! nfnetlink (`nlmsghdr`, `nfgenmsg`) and no message type of nf_tables; other families bring their
+//! second header themselves.
 
 use crate::Error;
 use crate::attr::{Attrs, malformed, until_nul};
@@ -34,15 +35,26 @@ pub(crate) fn begin(
     family: u8,
     res: u16,
 ) -> usize {
+    // nfgenmsg: family, version 0, resource id in network order.
+    let [hi, lo] = res.to_be_bytes();
+    begin_with(buf, kind, flags, seq, &[family, 0, hi, lo])
+}
+
+/// Appends `nlmsghdr` and the family's own header; returns where the message starts, for [`end`].
+pub(crate) fn begin_with(
+    buf: &mut Vec<u8>,
+    kind: u16,
+    flags: u16,
+    seq: u32,
+    header: &[u8],
+) -> usize {
     let at = buf.len();
     buf.extend_from_slice(&[0; 4]);
     buf.extend_from_slice(&kind.to_ne_bytes());
     buf.extend_from_slice(&(flags | NLM_F_REQUEST).to_ne_bytes());
     buf.extend_from_slice(&seq.to_ne_bytes());
     buf.extend_from_slice(&[0; 4]);
-    // nfgenmsg: family, version 0, resource id in network order.
-    let [hi, lo] = res.to_be_bytes();
-    buf.extend_from_slice(&[family, 0, hi, lo]);
+    buf.extend_from_slice(header);
     at
 }
 
@@ -55,6 +67,11 @@ pub(crate) fn end(buf: &mut [u8], at: usize) {
 /// Sets the sequence number of the message at `at`.
 pub(crate) fn set_seq(buf: &mut [u8], at: usize, seq: u32) {
     buf[at + 8..at + 12].copy_from_slice(&seq.to_ne_bytes());
+}
+
+/// Sets the type of the message at `at`.
+pub(crate) fn set_kind(buf: &mut [u8], at: usize, kind: u16) {
+    buf[at + 4..at + 6].copy_from_slice(&kind.to_ne_bytes());
 }
 
 /// Turns the request for an acknowledgement of the message at `at` on or off.

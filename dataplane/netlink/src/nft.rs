@@ -1,7 +1,7 @@
 //! nf_tables: what can be written, sent and read back.
 //!
 //! [`Batch`] encodes operations, [`Socket`] commits them as one transaction and dumps what the
-//! kernel holds, [`Monitor`] and [`Watch`] tell what anybody changes, [`reply`] parses bytes. The small types that name kernel objects live here.
+//! kernel holds, [`Monitor`] and [`Watch`] tell what anybody changes, [`Tracer`] what packets meet, [`reply`] parses bytes. The small types that name kernel objects live here.
 
 mod batch;
 mod chain;
@@ -14,6 +14,7 @@ mod monitor;
 mod notice;
 pub mod reply;
 mod set;
+mod trace;
 mod userdata;
 mod watch;
 
@@ -31,6 +32,7 @@ pub use monitor::{Monitor, Subscription};
 pub use notice::{Change, Elements, Generation, Notice, Object, Verb, parse_notice};
 pub use reply::{ChainInfo, DumpedElement, RuleInfo, SetInfo, TableInfo};
 pub use set::{SetData, SetSpec, TypeOf};
+pub use trace::{TraceEvent, TraceKind, TraceVerdict, Tracer, parse_trace};
 pub use watch::Watch;
 
 /// The protocol family of a table.

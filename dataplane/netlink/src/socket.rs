@@ -24,14 +24,18 @@ impl RawSocket {
     /// bytes as `receive_buffer` may queue up before they are read; where we may not have that many,
     /// as many as the system lets us.
     pub(crate) fn open(receive_buffer: libc::c_int) -> Result<Self, Error> {
+        Self::open_to(libc::NETLINK_NETFILTER, receive_buffer)
+    }
+
+    /// The same to another of netlink's protocols.
+    pub(crate) fn open_to(
+        protocol: libc::c_int,
+        receive_buffer: libc::c_int,
+    ) -> Result<Self, Error> {
         // SAFETY: no pointers; the result is checked.
         #[allow(unsafe_code)]
         let fd = unsafe {
-            libc::socket(
-                libc::AF_NETLINK,
-                libc::SOCK_RAW | libc::SOCK_CLOEXEC,
-                libc::NETLINK_NETFILTER,
-            )
+            libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, protocol)
         };
         if fd < 0 {
             return Err(last("open"));

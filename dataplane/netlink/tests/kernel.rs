@@ -28,6 +28,8 @@ mod netns;
 mod packets;
 #[path = "kernel/refusals.rs"]
 mod refusals;
+#[path = "kernel/route.rs"]
+mod route;
 #[path = "kernel/userdata.rs"]
 mod userdata;
 

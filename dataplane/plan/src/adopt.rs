@@ -1,7 +1,7 @@
 //! From whatever the kernel holds to what it should hold, in one transaction: nothing when they are
 //! equal, the smallest set of changes when they are not, leftovers of a predecessor included.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::SocketAddr;
 
 use zw_model::{Family, Protocol};
@@ -10,6 +10,7 @@ use crate::changes::{Changes, TableChanges};
 use crate::desired::Desired;
 use crate::element::{Data, Element, Key, Value, decode};
 use crate::frontend::{At, Frontend, Space};
+use crate::ipvs::{ActualIpvs, VirtualKey, bring_servers_to};
 use crate::ruleset::Field;
 use crate::service::Slots;
 use crate::sets::{ENDPOINT, SetName, sets};
@@ -19,6 +20,8 @@ use crate::sets::{ENDPOINT, SetName, sets};
 pub struct Actual {
     /// Only families whose table exists.
     pub tables: BTreeMap<Family, ActualTable>,
+    /// What of IPVS there is.
+    pub ipvs: ActualIpvs,
 }
 
 /// One family's table as read back: names, elements and fingerprints, never rule bodies.
@@ -54,7 +57,28 @@ impl Actual {
                 slots.entry(frontend).or_default().local = held;
             }
         }
+        // What the table redirects in the ipvs mode are shortcuts past the policy that IPVS keeps.
+        let bound: HashSet<Frontend> = slots.keys().copied().collect();
+        for (key, server) in &self.ipvs.servers {
+            let reals = server.reals.iter().filter(|(_, weight)| **weight != Some(0));
+            let reals = reals.map(|(real, _)| *real).collect();
+            let frontend = self.frontend_of(key);
+            let held = slots.entry(frontend).or_default();
+            *(if bound.contains(&frontend) { &mut held.local } else { &mut held.all }) = reals;
+        }
         slots
+    }
+
+    /// What clients of a virtual server connect to: a Service's address, else a node port.
+    fn frontend_of(&self, key: &VirtualKey) -> Frontend {
+        let frontend = Frontend::new(key.addr, key.protocol, key.port);
+        let connections = self.tables.get(&frontend.family()).and_then(|table| {
+            table.sets.get(&SetName::Connections).filter(|set| !set.contains_key(&frontend.key()))
+        });
+        match connections {
+            Some(_) => Frontend::node_port(frontend.family(), key.protocol, key.port),
+            None => frontend,
+        }
     }
 
     fn numbered(&self, space: Space, set: SetName) -> HashMap<Frontend, Vec<SocketAddr>> {
@@ -138,6 +162,7 @@ pub fn bring_to(desired: &Desired, actual: &Actual) -> Changes {
             changes.tables.insert(family, table);
         }
     }
+    changes.ipvs = bring_servers_to(desired, &actual.ipvs);
     changes
 }
 

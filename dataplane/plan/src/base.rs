@@ -61,6 +61,7 @@ pub fn base_table(family: Family, config: &PlanConfig, any_sticky: bool) -> Vec<
     };
     let to_node_port = |then: Statement| [node_addresses(family, config), vec![then]].concat();
     let refuse = || vec![Statement::New, without_endpoints(address)];
+    let ipvs = config.ipvs.is_some();
     let firewall = || vec![vec![Statement::New, Statement::Jump(FIREWALL)]];
     vec![
         // What clients of a Service without endpoints are told: connection refused, at once.
@@ -83,8 +84,17 @@ pub fn base_table(family: Family, config: &PlanConfig, any_sticky: bool) -> Vec<
             STRAY,
             None,
             vec![
-                vec![Statement::In(&[Field::Daddr], SetName::ClusterIps), Statement::Reject],
-                vec![Statement::In(&[Field::Daddr], SetName::ServiceRanges), Statement::Drop],
+                [
+                    // IPVS takes what some Service serves from here.
+                    not_served(ipvs),
+                    vec![Statement::In(&[Field::Daddr], SetName::ClusterIps), Statement::Reject],
+                ]
+                .concat(),
+                [
+                    not_served(ipvs),
+                    vec![Statement::In(&[Field::Daddr], SetName::ServiceRanges), Statement::Drop],
+                ]
+                .concat(),
             ],
         ),
         remember(any_sticky),
@@ -108,12 +118,16 @@ pub fn base_table(family: Family, config: &PlanConfig, any_sticky: bool) -> Vec<
                 vec![Statement::Redirected, Statement::Jump(REMEMBER)],
                 vec![Statement::Marked(mark), goto(LEAVE_AS_NODE)],
                 // A pod that reached itself: with its own source address the reply would never
-                // leave the pod, and the Service's address would never answer.
-                vec![
-                    Statement::Redirected,
-                    Statement::In(SetName::Hairpin.def().key, SetName::Hairpin),
-                    Statement::Masquerade,
-                ],
+                // leave the pod, and the Service's address would never answer. What IPVS redirects does
+                // not say so, but nothing else comes from a pod and goes to the same.
+                [
+                    if ipvs { vec![] } else { vec![Statement::Redirected] },
+                    vec![
+                        Statement::In(SetName::Hairpin.def().key, SetName::Hairpin),
+                        Statement::Masquerade,
+                    ],
+                ]
+                .concat(),
             ],
         ),
         // What is redirected to an endpoint on the node itself never gets to postrouting.
@@ -125,10 +139,15 @@ pub fn base_table(family: Family, config: &PlanConfig, any_sticky: bool) -> Vec<
         chain(
             "filter-input",
             filter(HookPoint::Input, FILTER),
-            vec![
-                [vec![Statement::New], to_node_port(without_endpoints(node_port))].concat(),
-                refuse(),
-            ],
+            [
+                vec![
+                    [vec![Statement::New], to_node_port(without_endpoints(node_port))].concat(),
+                    refuse(),
+                ],
+                // Where Services' addresses are the node's, what nobody serves arrives here.
+                if ipvs { vec![vec![Statement::New, Statement::Jump(STRAY)]] } else { vec![] },
+            ]
+            .concat(),
         ),
         chain(
             "filter-forward",
@@ -156,6 +175,12 @@ pub(crate) fn remember(any_sticky: bool) -> Chain {
         Vec::new()
     };
     Chain { name: REMEMBER.into(), hook: None, rules }
+}
+
+/// In the ipvs mode, matches what no Service serves. The set of counters, because a map cannot be asked
+/// like this by older kernels, and what is looked for in order not to be found is not counted.
+fn not_served(ipvs: bool) -> Rule {
+    if ipvs { vec![Statement::NotIn(ADDRESS_KEY, SetName::Connections)] } else { vec![] }
 }
 
 /// Matches what is sent to an address that node ports are served on. Never to the loopback addresses:

@@ -1,18 +1,24 @@
 //! What one transaction changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use zw_model::Family;
 
 use crate::element::{Element, Key};
+use crate::ipvs::IpvsChanges;
 use crate::ruleset::{Chain, SetDef};
 use crate::sets::SetName;
+
+/// Where an element is.
+pub type Place = (Family, SetName, Key);
 
 /// The changes of one transaction, for both families.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changes {
     /// Only families that have any.
     pub tables: BTreeMap<Family, TableChanges>,
+    /// Virtual servers and the addresses they are reached at.
+    pub ipvs: IpvsChanges,
 }
 
 /// The changes to one family's table, in the order they are applied.
@@ -24,7 +30,7 @@ pub struct TableChanges {
     pub add_table: Option<String>,
     /// New sets and maps.
     pub add_sets: Vec<SetDef>,
-    /// New affinity maps, by name.
+    /// New affinity maps, by name. They begin empty, even where one of that name was left behind.
     pub add_affinity_maps: Vec<String>,
     /// New chains, with their rules.
     pub add_chains: Vec<Chain>,
@@ -47,12 +53,23 @@ pub struct TableChanges {
 impl Changes {
     /// Nothing to do.
     pub fn is_empty(&self) -> bool {
-        self.tables.values().all(|table| *table == TableChanges::default())
+        self.ipvs.is_empty() && self.tables.values().all(|table| *table == TableChanges::default())
     }
 
     /// How many elements are added or deleted.
     pub fn element_operations(&self) -> usize {
         self.tables.values().map(TableChanges::element_operations).sum()
+    }
+
+    /// The elements it is about, each once.
+    pub fn places(&self) -> BTreeSet<Place> {
+        let mut places = BTreeSet::new();
+        for (family, table) in &self.tables {
+            for (set, elements) in table.delete_elements.iter().chain(&table.add_elements) {
+                places.extend(elements.iter().map(|element| (*family, *set, element.key)));
+            }
+        }
+        places
     }
 
     /// How many chains are added, rewritten or deleted.
@@ -65,9 +82,13 @@ impl Changes {
 
     /// These changes and then others, as one.
     pub fn then(mut self, later: Changes) -> Changes {
+        self.ipvs.absorb(later.ipvs);
         for (family, later) in later.tables {
-            let sooner = self.tables.remove(&family).unwrap_or_default();
-            self.tables.insert(family, sooner.then(family, later));
+            let both = match self.tables.remove(&family) {
+                Some(sooner) => sooner.then(family, later),
+                None => later,
+            };
+            self.tables.insert(family, both);
         }
         self
     }
@@ -90,10 +111,10 @@ impl TableChanges {
         self.add_table = self.add_table.or(later.add_table);
         self.add_sets.extend(later.add_sets);
         for map in later.add_affinity_maps {
-            // Not deleted yet: that comes after everything else.
-            match self.delete_sets.iter().position(|set| *set == map) {
-                Some(at) => drop(self.delete_sets.remove(at)),
-                None => self.add_affinity_maps.push(map),
+            // Not deleted yet, because that comes after everything else; emptied it is all the same.
+            remove(&mut self.delete_sets, &map);
+            if !self.add_affinity_maps.contains(&map) {
+                self.add_affinity_maps.push(map);
             }
         }
         for chain in later.add_chains {
@@ -135,21 +156,19 @@ impl TableChanges {
 
     /// Gives a chain that was to be changed already these rules; gives any other back.
     fn write(&mut self, chain: Chain) -> Option<Chain> {
+        // Not deleted yet: that comes after everything else.
+        let is_there = remove(&mut self.delete_chains, &chain.name);
         let is_it = |known: &&mut Chain| known.name == chain.name;
         let mut known = self.add_chains.iter_mut().chain(&mut self.rewrite_chains);
         if let Some(known) = known.find(is_it) {
             *known = chain;
             return None;
         }
-        // Not deleted yet: that comes after everything else.
-        match self.delete_chains.iter().position(|name| *name == chain.name) {
-            Some(at) => {
-                self.delete_chains.remove(at);
-                self.rewrite_chains.push(chain);
-                None
-            }
-            None => Some(chain),
+        if is_there {
+            self.rewrite_chains.push(chain);
+            return None;
         }
+        Some(chain)
     }
 
     pub(crate) fn add(&mut self, set: SetName, element: Element) {
@@ -208,6 +227,12 @@ impl Net {
             }
         }
     }
+}
+
+/// Takes a name out of a list; says whether it was there.
+fn remove(names: &mut Vec<String>, name: &str) -> bool {
+    let at = names.iter().position(|known| known == name);
+    at.map(|at| names.remove(at)).is_some()
 }
 
 fn each(elements: BTreeMap<SetName, Vec<Element>>) -> impl Iterator<Item = (SetName, Element)> {

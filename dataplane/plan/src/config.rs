@@ -1,7 +1,7 @@
 //! What the operator decides about the rules, and how the table itself remembers it.
 
 use ipnet::IpNet;
-use zw_model::Family;
+use zw_model::{Family, Scheduler};
 
 /// nft cuts a comment at 128 bytes including its end, and refuses to load a longer one.
 pub(crate) const LONGEST_COMMENT: usize = 127;
@@ -20,6 +20,9 @@ pub struct PlanConfig {
     pub any_node_address: Vec<Family>,
     /// How an endpoint is picked.
     pub balance: Balance,
+    /// IPVS picks endpoints, by this scheduler where a Service asks for no other; the table only marks,
+    /// refuses and masquerades. `None`: the table does all of it.
+    pub ipvs: Option<Scheduler>,
 }
 
 /// How a pod's traffic is told from everybody else's. What is not a pod's leaves for a Service with the
@@ -52,6 +55,7 @@ impl Default for PlanConfig {
             masquerade_all: false,
             any_node_address: Vec::new(),
             balance: Balance::Random,
+            ipvs: None,
         }
     }
 }
@@ -62,6 +66,7 @@ const PREFIX: &str = "interface:";
 const MASQUERADE_ALL: &str = ", masquerade all";
 const ANY_ADDRESS: &str = ", node ports on any address";
 const ROUND_ROBIN: &str = ", round robin";
+const IPVS: &str = ", ipvs";
 
 impl PlanConfig {
     /// The settings as far as one family's table depends on them: its comment, so that whoever reads the
@@ -78,11 +83,12 @@ impl PlanConfig {
         };
         let told = |yes: bool, text: &'static str| if yes { text } else { "" };
         let mut note = format!(
-            "mark {:#x}{}{}{}, pods {pods}",
+            "mark {:#x}{}{}{}{}, pods {pods}",
             self.masquerade_mark,
             told(self.masquerade_all, MASQUERADE_ALL),
             told(self.serves_any_address(family), ANY_ADDRESS),
             told(self.balance == Balance::RoundRobin, ROUND_ROBIN),
+            told(self.ipvs.is_some(), IPVS),
         );
         note.truncate(LONGEST_COMMENT);
         note
@@ -111,6 +117,8 @@ impl PlanConfig {
             masquerade_all: told(MASQUERADE_ALL),
             any_node_address: told(ANY_ADDRESS).then_some(family).into_iter().collect(),
             balance: if told(ROUND_ROBIN) { Balance::RoundRobin } else { Balance::Random },
+            // The table does not depend on which scheduler.
+            ipvs: told(IPVS).then(Scheduler::default),
         })
     }
 
@@ -149,6 +157,7 @@ mod tests {
                     masquerade_all: yes,
                     any_node_address: yes.then_some(Family::V4).into_iter().collect(),
                     balance: if yes { Balance::RoundRobin } else { Balance::Random },
+                    ipvs: yes.then(Scheduler::default),
                 };
                 let note = config.note(Family::V4);
                 assert_eq!(PlanConfig::from_note(Family::V4, &note), Some(config), "{note}");

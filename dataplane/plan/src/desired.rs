@@ -2,16 +2,19 @@
 //! change means for the kernel. Cost follows the change: an update touches only the Services it
 //! names, and those that compete with them for an address.
 
+mod lookup;
+mod servers;
 mod shared;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use zw_model::{Family, ServiceKey};
 
-use crate::adopt::{decode_frontend, decode_slot};
+use crate::adopt::Actual;
 use crate::base::{base_table, remember};
 use crate::changes::{Changes, Net};
 use crate::config::PlanConfig;
+use crate::digest::SetDigest;
 use crate::element::{Element, Key};
 use crate::frontend::Frontend;
 use crate::ruleset::Chain;
@@ -30,6 +33,8 @@ pub struct Desired {
     /// Everyone who wants a frontend, in order; the first has it.
     claims: HashMap<Frontend, Vec<ServiceKey>>,
     shared: Shared,
+    /// Of every set that ever had an element.
+    digests: BTreeMap<(Family, SetName), SetDigest>,
 }
 
 /// A frontend that more than one Service claims.
@@ -46,13 +51,17 @@ pub struct Contested {
 impl Desired {
     /// No Services yet.
     pub fn new(config: PlanConfig, surroundings: Surroundings) -> Self {
-        Self {
+        let shared = Shared::new(config.ipvs.is_some(), &surroundings.own_addresses);
+        let mut desired = Self {
             config,
             surroundings,
             services: BTreeMap::new(),
             claims: HashMap::new(),
-            shared: Shared::default(),
-        }
+            shared,
+            digests: BTreeMap::new(),
+        };
+        desired.digest_all();
+        desired
     }
 
     /// Replaces the rules of some Services (`None`: the Service is gone) and says what that changes
@@ -62,12 +71,12 @@ impl Desired {
         updates: impl IntoIterator<Item = (ServiceKey, Option<ServiceRules>)>,
     ) -> Changes {
         let before = self.shared.snapshot();
-        let mut net = Net::default();
-        let mut changes = Changes::default();
+        let mut told = Told::default();
         let mut turnover = Turnover::default();
         for (key, rules) in updates {
-            self.replace(key, rules, Some((&mut net, &mut changes)), &mut turnover);
+            self.replace(key, rules, Some(&mut told), &mut turnover);
         }
+        let Told { net, mut changes, frontends } = told;
         for (family, map) in turnover.new_maps {
             changes.table(family).add_affinity_maps.push(map);
         }
@@ -81,7 +90,11 @@ impl Desired {
             }
         }
         net.settle(&mut changes);
+        let fresh = frontends.into_iter().filter(|(_, fresh)| *fresh);
+        self.write_fresh(fresh.map(|(frontend, _)| frontend), &mut changes);
+        self.digest_changes(&changes);
         self.shared.retire(&before, &mut changes);
+        self.settle_servers(turnover.servers, &mut changes);
         changes
     }
 
@@ -92,6 +105,25 @@ impl Desired {
             self.replace(key, rules, None, &mut Turnover::default());
         }
         self.shared.forget_idle();
+        self.digest_all();
+    }
+
+    /// Takes over shape chains that the kernel has and nobody uses at present, as updates leave them: so a
+    /// restart with nothing changed writes nothing, and the next Service of that size finds its chain.
+    pub fn keep_idle(&mut self, actual: &Actual) {
+        for (&family, table) in &actual.tables {
+            if table.incompatible || table.note.as_ref() != Some(&self.note(family)) {
+                continue;
+            }
+            for (name, is) in &table.chains {
+                let shape = Shape::parse(name).filter(|shape| !shape.is_sticky());
+                let Some(shape) = shape else { continue };
+                let chain = shape.chain(family, &self.config);
+                if *is == chain.fingerprints(family).into_iter().map(Some).collect::<Vec<_>>() {
+                    self.shared.keep_idle(family, shape);
+                }
+            }
+        }
     }
 
     /// The node or the cluster's ranges have changed; says what that changes in the kernel.
@@ -105,10 +137,49 @@ impl Desired {
                 net.record(family, set, element.key, None, Some(element));
             }
         }
+        let servers = self.servers_at(&self.surroundings, &surroundings);
+        self.shared.set_own(&surroundings.own_addresses, &mut net);
         self.surroundings = surroundings;
         let mut changes = Changes::default();
         net.settle(&mut changes);
+        self.settle_servers(servers, &mut changes);
+        self.digest_changes(&changes);
         changes
+    }
+
+    /// One set's elements in short.
+    pub(crate) fn digest(&self, family: Family, set: SetName) -> SetDigest {
+        self.digests.get(&(family, set)).copied().unwrap_or_default()
+    }
+
+    fn digest_changes(&mut self, changes: &Changes) {
+        for (family, table) in &changes.tables {
+            for (set, elements) in &table.delete_elements {
+                let digest = self.digests.entry((*family, *set)).or_default();
+                elements.iter().for_each(|element| digest.remove(element));
+            }
+            for (set, elements) in &table.add_elements {
+                let digest = self.digests.entry((*family, *set)).or_default();
+                elements.iter().for_each(|element| digest.add(element));
+            }
+        }
+    }
+
+    fn digest_all(&mut self) {
+        let mut digests: BTreeMap<(Family, SetName), SetDigest> = BTreeMap::new();
+        for family in Family::BOTH {
+            self.elements(family, &mut |set, element| {
+                digests.entry((family, set)).or_default().add(&element);
+            });
+        }
+        self.digests = digests;
+    }
+
+    /// Forgets the chain of a shape that nobody uses, and that is not in the kernel either.
+    pub(crate) fn drop_idle(&mut self, family: Family, name: &str) {
+        if let Some(shape) = Shape::parse(name) {
+            self.shared.drop_idle(family, shape);
+        }
     }
 
     /// Every Service that has rules.
@@ -156,47 +227,6 @@ impl Desired {
         base.into_iter().chain(shapes).collect()
     }
 
-    /// The chain of this name.
-    pub(crate) fn chain(&self, family: Family, name: &str) -> Option<Chain> {
-        let base = base_table(family, &self.config, self.shared.any_sticky(family));
-        let shape = || Shape::parse(name).filter(|shape| self.shared.has_shape(family, shape));
-        let base = base.into_iter().find(|chain| chain.name == name);
-        base.or_else(|| Some(shape()?.chain(family, &self.config)))
-    }
-
-    /// There is an affinity map of this name.
-    pub(crate) fn has_affinity_map(&self, family: Family, name: &str) -> bool {
-        self.shared.has_affinity_map(family, name)
-    }
-
-    /// The element of a set with this key. Sets of ranges have none that a key tells.
-    pub(crate) fn element(&self, family: Family, set: SetName, key: &Key) -> Option<Element> {
-        match set {
-            SetName::ClusterIps | SetName::Hairpin => {
-                self.shared.has_element(family, set, *key).then(|| Element::bare(*key))
-            }
-            SetName::NodeAddresses | SetName::ServiceRanges => {
-                let elements = self.surroundings.elements(family).into_iter();
-                let mut of_set = elements.filter(|(of, element)| *of == set && element.key == *key);
-                of_set.next().map(|(_, element)| element)
-            }
-            SetName::Endpoints
-            | SetName::LocalEndpoints
-            | SetName::NodePortEndpoints
-            | SetName::NodePortLocalEndpoints => {
-                let (frontend, slot) = decode_slot(family, set, key)?;
-                let port = self.active(&frontend)?;
-                let (_, backends) = port.lists().into_iter().find(|(of, _)| *of == set)?;
-                Some(port.endpoint(slot, backends.get(usize::try_from(slot).ok()?)?))
-            }
-            _ => {
-                let port = self.active(&decode_frontend(family, set, key)?)?;
-                let mut heads = port.heads().into_iter();
-                heads.find(|(of, head)| *of == set && head.key == *key).map(|(_, head)| head)
-            }
-        }
-    }
-
     /// The names of one family's affinity maps.
     pub(crate) fn affinity_maps(&self, family: Family) -> BTreeSet<String> {
         self.shared.affinity_maps(family).cloned().collect()
@@ -207,20 +237,15 @@ impl Desired {
         if !self.shared.any_sticky(family) {
             return BTreeMap::new();
         }
-        self.in_force(family).flat_map(PortRules::remembered).collect()
+        let ipvs = self.by_ipvs();
+        self.in_force(family).flat_map(|port| port.remembered(ipvs)).collect()
     }
 
     /// Every element of one family's table.
     pub(crate) fn elements(&self, family: Family, each: &mut dyn FnMut(SetName, Element)) {
-        for port in self.in_force(family) {
-            for (set, element) in port.heads() {
-                each(set, element);
-            }
-            for (set, backends) in port.lists() {
-                for (slot, backend) in (0..).zip(backends) {
-                    each(set, port.endpoint(slot, backend));
-                }
-            }
+        let ipvs = self.by_ipvs();
+        for (set, element) in self.in_force(family).flat_map(|port| port.all(ipvs)) {
+            each(set, element);
         }
         for (set, key) in self.shared.elements(family) {
             each(*set, Element::bare(*key));
@@ -241,11 +266,31 @@ impl Desired {
         })
     }
 
+    /// Everything of frontends that had nothing before. There is nothing to compare it with, which is
+    /// most of the work where all Services are new.
+    fn write_fresh(&self, fresh: impl Iterator<Item = Frontend>, changes: &mut Changes) {
+        let mut written: BTreeSet<(Family, SetName)> = BTreeSet::new();
+        for (frontend, port) in fresh.filter_map(|f| Some((f, self.active(&f)?))) {
+            let family = frontend.family();
+            let table = changes.table(family);
+            for (set, element) in port.all(self.by_ipvs()) {
+                table.add(set, element);
+                written.insert((family, set));
+            }
+        }
+        // In the order that everything else is written in.
+        for (family, set) in written {
+            if let Some(elements) = changes.table(family).add_elements.get_mut(&set) {
+                elements.sort_by_key(|element| element.key);
+            }
+        }
+    }
+
     fn replace(
         &mut self,
         key: ServiceKey,
         rules: Option<ServiceRules>,
-        mut told: Option<(&mut Net, &mut Changes)>,
+        mut told: Option<&mut Told>,
         turnover: &mut Turnover,
     ) {
         let frontends = |rules: Option<&ServiceRules>| -> BTreeSet<Frontend> {
@@ -257,6 +302,9 @@ impl Desired {
         let before: Vec<Option<PortRules>> =
             touched.iter().map(|frontend| self.active(frontend).cloned()).collect();
 
+        if told.is_some() {
+            self.note_servers(&touched, turnover);
+        }
         for frontend in released.difference(&claimed) {
             self.release(frontend, &key);
         }
@@ -274,19 +322,26 @@ impl Desired {
                 continue;
             }
             let family = frontend.family();
-            let net = told.as_mut().map(|(net, _)| &mut **net);
+            let net = told.as_mut().map(|told| &mut told.net);
             self.shared.turn(family, before.as_ref(), after.as_ref(), net, turnover);
-            if let Some((net, changes)) = &mut told {
-                record(family, before.as_ref(), after.as_ref(), net);
-                forget(family, before.as_ref(), after.as_ref(), changes);
+            if let Some(told) = &mut told
+                && !*told.frontends.entry(*frontend).or_insert(before.is_none())
+            {
+                let ipvs = self.by_ipvs();
+                record(family, ipvs, before.as_ref(), after.as_ref(), &mut told.net);
+                forget(family, ipvs, before.as_ref(), after.as_ref(), &mut told.changes);
             }
         }
     }
 
+    /// Who has a frontend.
+    pub(crate) fn owner(&self, frontend: &Frontend) -> Option<&ServiceKey> {
+        self.claims.get(frontend)?.first()
+    }
+
     /// The rules in force for a frontend.
     fn active(&self, frontend: &Frontend) -> Option<&PortRules> {
-        let owner = self.claims.get(frontend)?.first()?;
-        self.services.get(owner)?.port(frontend)
+        self.services.get(self.owner(frontend)?)?.port(frontend)
     }
 
     fn claim(&mut self, frontend: Frontend, key: &ServiceKey) {
@@ -307,26 +362,41 @@ impl Desired {
     }
 }
 
+/// What an update says about the kernel.
+#[derive(Debug, Default)]
+struct Told {
+    net: Net,
+    changes: Changes,
+    /// The frontends it touches, and whether they had no rules before.
+    frontends: BTreeMap<Frontend, bool>,
+}
+
 /// The elements that differ between two states of one frontend.
-fn record(family: Family, before: Option<&PortRules>, after: Option<&PortRules>, net: &mut Net) {
-    for (set, element) in before.into_iter().flat_map(PortRules::heads) {
+fn record(
+    family: Family,
+    ipvs: bool,
+    before: Option<&PortRules>,
+    after: Option<&PortRules>,
+    net: &mut Net,
+) {
+    for (set, element) in before.into_iter().flat_map(|port| port.heads(ipvs)) {
         net.record(family, set, element.key, Some(element), None);
     }
-    for (set, element) in after.into_iter().flat_map(PortRules::heads) {
+    for (set, element) in after.into_iter().flat_map(|port| port.heads(ipvs)) {
         net.record(family, set, element.key, None, Some(element));
     }
     let lists =
-        |port: Option<&PortRules>| port.map(|port| port.lists().map(|(_, list)| list.len()));
+        |port: Option<&PortRules>| port.map(|port| port.lists(ipvs).map(|(_, list)| list.len()));
     let lengths = lists(before).into_iter().chain(lists(after));
     let longest = lengths.fold([0, 0], |[a, b], [c, d]| [a.max(c), b.max(d)]);
     for (list, longest) in longest.into_iter().enumerate() {
         for (slot, at) in (0..).zip(0..longest) {
-            let backend = |port: Option<&PortRules>| Some(port?.lists()[list].1.get(at)?.addr);
+            let backend = |port: Option<&PortRules>| Some(port?.lists(ipvs)[list].1.get(at)?.addr);
             if backend(before) == backend(after) {
                 continue;
             }
             let element = |port: Option<&PortRules>| {
-                let (set, backends) = port?.lists()[list];
+                let (set, backends) = port?.lists(ipvs)[list];
                 Some((set, port?.endpoint(slot, backends.get(at)?)))
             };
             let (before, after) = (element(before), element(after));
@@ -341,12 +411,13 @@ fn record(family: Family, before: Option<&PortRules>, after: Option<&PortRules>,
 /// Clients of an endpoint that is gone are forgotten with it.
 fn forget(
     family: Family,
+    ipvs: bool,
     before: Option<&PortRules>,
     after: Option<&PortRules>,
     changes: &mut Changes,
 ) {
     let maps = |port: Option<&PortRules>| -> BTreeMap<String, Vec<Key>> {
-        port.into_iter().flat_map(PortRules::remembered).collect()
+        port.into_iter().flat_map(|port| port.remembered(ipvs)).collect()
     };
     let after = maps(after);
     for (map, were) in maps(before) {

@@ -11,7 +11,7 @@ use std::fmt;
 use zw_model::Family;
 
 use crate::adopt::make;
-use crate::changes::{Changes, TableChanges};
+use crate::changes::{Changes, Place, TableChanges};
 use crate::desired::Desired;
 use crate::element::{Element, Key};
 use crate::sets::{SetName, sets};
@@ -198,6 +198,47 @@ impl Desired {
             changes.forget_others = self.remembered(family).into_iter().filter(touched).collect();
         }
         Some(changes)
+    }
+}
+
+impl Desired {
+    /// What is left to be done of changes that may have landed or not, or that were refused because the
+    /// table is not what it was thought to be. `found` is what is now at their [`Changes::places`].
+    pub fn resume(
+        &self,
+        changes: Changes,
+        found: impl IntoIterator<Item = (Place, Option<Element>)>,
+    ) -> Changes {
+        let mut drift = Drift::default();
+        for (family, table) in &changes.tables {
+            let drift = drift.table(*family);
+            if table.delete_table || table.add_table.is_some() || !table.add_sets.is_empty() {
+                drift.alter();
+                continue;
+            }
+            for chain in table.add_chains.iter().chain(&table.rewrite_chains) {
+                // One that is there is kept, and gets the same rules.
+                drift.chain(&chain.name, ChainDrift::Gone);
+            }
+            drift.ranges.extend(&table.flush_sets);
+        }
+        for ((family, set, key), is) in found {
+            let drift = drift.table(family);
+            if !drift.altered {
+                drift.element(set, key, is);
+            }
+        }
+        let mut left = self.repair(&drift);
+        for (family, mut table) in changes.tables {
+            let left = left.table(family);
+            if !left.delete_table {
+                left.add_affinity_maps = table.add_affinity_maps;
+                left.forget_others.append(&mut table.forget_others);
+                left.delete_chains = table.delete_chains;
+                left.delete_sets = table.delete_sets;
+            }
+        }
+        left
     }
 }
 

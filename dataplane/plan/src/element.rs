@@ -80,7 +80,7 @@ impl fmt::Debug for Key {
 }
 
 /// What an element maps to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Data {
     /// A member of a set.
     Nothing,
@@ -95,7 +95,7 @@ pub enum Data {
 }
 
 /// One element of a set or map.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Element {
     /// Unique in its set.
     pub key: Key,

@@ -1,5 +1,5 @@
-//! Zoneward's pure core: from Services and slices to a declarative nftables ruleset and back to
-//! the smallest set of changes.
+//! Zoneward's pure core: from Services and slices to a declarative nftables ruleset, and in the ipvs
+//! mode virtual servers, and back to the smallest set of changes.
 //!
 //! ```text
 //! Service + slices ─▶ select ─▶ slots ─▶ service (PortRules) ─▶ desired ─▶ Changes
@@ -15,9 +15,12 @@ mod base;
 mod changes;
 mod config;
 mod desired;
+mod digest;
 mod drift;
 mod element;
 mod frontend;
+mod ipvs;
+mod part;
 mod rules;
 mod ruleset;
 mod select;
@@ -34,12 +37,18 @@ pub mod testing;
 
 pub use adopt::{Actual, ActualChain, ActualTable, bring_to, decode_frontend};
 pub use base::{TABLE, base_table};
-pub use changes::{Changes, TableChanges};
+pub use changes::{Changes, Place, TableChanges};
 pub use config::{Balance, PlanConfig, Pods};
 pub use desired::{Contested, Desired};
+pub use digest::{Digest, SetDigest, TableDigest};
 pub use drift::{ChainDrift, Drift, TableDrift};
 pub use element::{Data, Element, Key, Value, decode};
 pub use frontend::{At, Frontend};
+pub use ipvs::{
+    ActualIpvs, ActualServer, Draining, Drains, IpvsChanges, Operation, Operations, ServerSettings,
+    VirtualKey, VirtualServer,
+};
+pub use part::Part;
 pub use ruleset::{
     Chain, Field, Hook, HookKind, HookPoint, Interface, Rule, SetData, SetDef, Statement,
 };
@@ -49,5 +58,5 @@ pub use sets::{SetName, sets};
 pub use shape::{AFFINITY, AFFINITY_SIZE, Shape};
 pub use slots::assign;
 pub use surroundings::Surroundings;
-pub use table::{ApplyError, Table, show_key};
-pub use walk::{Fate, Origin, Outcome, Packet, Walk, walk};
+pub use table::{ApplyError, Table, show_element, show_key};
+pub use walk::{Fate, Origin, Outcome, Packet, Step, Walk, Way, walk, walk_with};

@@ -1,4 +1,5 @@
-//! What one frontend means for the kernel: its elements and the chains they lead to.
+//! What one frontend means for the table: its elements and the chains they lead to. Where IPVS picks
+//! endpoints, the table has none, and the chains only mark.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -7,17 +8,17 @@ use ipnet::IpNet;
 
 use crate::base::{IGNORE, REFUSE, UNSERVED};
 use crate::element::{Data, Element, Key};
-use crate::service::{Backend, Exposure, PortRules};
+use crate::service::{Backend, Backends, Exposure, PortRules};
 use crate::sets::SetName;
 use crate::shape::{Pick, Remember, Route, Shape, Sticky};
 
 impl PortRules {
     /// The chains it leads to.
-    pub(crate) fn shapes(&self) -> Vec<Shape> {
+    pub(crate) fn shapes(&self, ipvs: bool) -> Vec<Shape> {
         let mut shapes: Vec<Shape> = Vec::new();
-        shapes.extend(self.main().map(Shape::Pick));
-        shapes.extend(self.shortcut().map(Shape::Pick));
-        if let Some(remember) = self.remember() {
+        shapes.extend(self.main(ipvs).map(Shape::Pick));
+        shapes.extend(self.shortcut(ipvs).map(Shape::Pick));
+        if let Some(remember) = self.remember(ipvs) {
             if remember.external_local {
                 // It hands pods and the node on.
                 let sticky = Sticky { local: false, ..remember.sticky.clone() };
@@ -29,22 +30,22 @@ impl PortRules {
     }
 
     /// The elements that stand for the frontend itself.
-    pub(crate) fn heads(&self) -> Vec<(SetName, Element)> {
+    pub(crate) fn heads(&self, ipvs: bool) -> Vec<(SetName, Element)> {
         let (key, space) = (self.frontend.key(), self.frontend.space());
         let named = |data| Element { key, data, comment: Some(self.comment.as_ref().to_owned()) };
         let goto = |shape: Shape| named(Data::Goto(shape.to_string()));
-        let main = match self.main() {
+        let main = match self.main(ipvs) {
             Some(pick) => goto(Shape::Pick(pick)),
             None => named(Data::Goto(UNSERVED.into())),
         };
         let mut heads = vec![(space.connections(), named(Data::Nothing)), (space.services(), main)];
-        if let Some(pick) = self.shortcut() {
+        if let Some(pick) = self.shortcut(ipvs) {
             heads.push((space.shortcuts(), goto(Shape::Pick(pick))));
         }
         if let Some(chain) = self.refusal() {
             heads.push((space.no_endpoints(), named(Data::Goto(chain.into()))));
         }
-        if let Some(remember) = self.remember() {
+        if let Some(remember) = self.remember(ipvs) {
             heads.push((space.sticky(), goto(Shape::Remember(remember))));
         }
         if let Some(ranges) = &self.sources {
@@ -55,9 +56,14 @@ impl PortRules {
     }
 
     /// The two lists of endpoints and where they are written.
-    pub(crate) fn lists(&self) -> [(SetName, &[Backend]); 2] {
+    pub(crate) fn lists(&self, ipvs: bool) -> [(SetName, &[Backend]); 2] {
         let space = self.frontend.space();
-        [(space.endpoints(), &self.backends), (space.local_endpoints(), self.local())]
+        let (all, local): (&[Backend], &[Backend]) = match &self.exposure {
+            _ if !ipvs => (&self.backends, self.local()),
+            Exposure::ExternalLocal { instead, .. } if !self.backends.is_empty() => (instead, &[]),
+            _ => (&[], &[]),
+        };
+        [(space.endpoints(), all), (space.local_endpoints(), local)]
     }
 
     /// The element of one slot.
@@ -65,75 +71,92 @@ impl PortRules {
         Element { key: self.frontend.key().slot(slot), data: data(backend), comment: None }
     }
 
+    /// All elements that are its own.
+    pub(crate) fn all(&self, ipvs: bool) -> impl Iterator<Item = (SetName, Element)> {
+        let lists = self.lists(ipvs).into_iter().flat_map(move |(set, backends)| {
+            let slots = (0..).zip(backends);
+            slots.map(move |(slot, backend)| (set, self.endpoint(slot, backend)))
+        });
+        self.heads(ipvs).into_iter().chain(lists)
+    }
+
     /// Elements that other frontends may have too.
-    pub(crate) fn shared(&self) -> BTreeSet<(SetName, Key)> {
+    pub(crate) fn shared(&self, ipvs: bool) -> BTreeSet<(SetName, Key)> {
         let local = self.backends.iter().chain(self.local()).filter(|backend| backend.local);
         let mut shared: BTreeSet<(SetName, Key)> =
             local.map(|backend| hairpin(backend.addr.ip())).collect();
-        if let (Exposure::Cluster, Some(addr)) = (&self.exposure, self.frontend.addr()) {
-            shared.insert((SetName::ClusterIps, Key::new().addr(addr)));
-        }
+        // In the ipvs mode every address of a Service is one of the node's, so that the ports which
+        // nobody serves there would be the node's own.
+        let guarded = ipvs || self.exposure == Exposure::Cluster;
+        let addr = self.frontend.addr().filter(|_| guarded);
+        shared.extend(addr.map(|addr| (SetName::ClusterIps, Key::new().addr(addr))));
         shared
     }
 
     /// Its affinity maps, with the endpoints that clients may be remembered for.
-    pub(crate) fn remembered(&self) -> Vec<(String, Vec<Key>)> {
-        // Without endpoints it has no map either.
-        let Some(sticky) = self.sticky.as_ref().filter(|_| self.has_endpoints) else {
+    pub(crate) fn remembered(&self, ipvs: bool) -> Vec<(String, Vec<Key>)> {
+        // Without endpoints it has no map either, and IPVS remembers clients itself.
+        let Some(sticky) = self.sticky.as_ref().filter(|_| self.has_endpoints && !ipvs) else {
             return Vec::new();
         };
         let endpoints = |backends: &[Backend]| {
             backends.iter().map(|b| Key::new().addr(b.addr.ip()).port(b.addr.port())).collect()
         };
         let mut maps = vec![(sticky.map(), endpoints(&self.backends))];
-        if let Exposure::ExternalLocal { local } = &self.exposure {
+        if let Exposure::ExternalLocal { local, .. } = &self.exposure {
             maps.push((Sticky { local: true, ..sticky.clone() }.map(), endpoints(local)));
         }
         maps
     }
 
-    fn main(&self) -> Option<Pick> {
+    fn main(&self, ipvs: bool) -> Option<Pick> {
         let (route, slots) = match &self.exposure {
             Exposure::Cluster => (Route::Cluster, count(&self.backends)),
             Exposure::External => (Route::External, count(&self.backends)),
-            Exposure::ExternalLocal { local } => (Route::ExternalLocal, count(local)),
+            Exposure::ExternalLocal { local, .. } => (Route::ExternalLocal, count(local)),
         };
         let bound_by_policy = route == Route::ExternalLocal;
         // Without an endpoint there is nothing to pick, but a shortcut to take.
         if slots == 0 && !(bound_by_policy && self.has_endpoints) {
             return None;
         }
+        let slots = if ipvs { 0 } else { slots };
         let sticky = self.sticky.clone().filter(|_| slots > 0);
         let sticky =
             sticky.map(|sticky| Sticky { local: sticky.local || bound_by_policy, ..sticky });
         Some(Pick { space: self.frontend.space(), route, slots, sticky })
     }
 
-    fn shortcut(&self) -> Option<Pick> {
+    fn shortcut(&self, ipvs: bool) -> Option<Pick> {
         let bound_by_policy = matches!(self.exposure, Exposure::ExternalLocal { .. });
-        let slots = count(&self.backends);
+        let [(_, all), _] = self.lists(ipvs);
+        let slots = count(all);
         (bound_by_policy && slots > 0).then(|| Pick {
             space: self.frontend.space(),
             route: Route::Shortcut,
             slots,
-            sticky: self.sticky.clone(),
+            sticky: self.sticky.clone().filter(|_| !ipvs),
         })
     }
 
-    fn remember(&self) -> Option<Remember> {
-        let sticky = self.sticky.clone().filter(|_| self.has_endpoints)?;
+    fn remember(&self, ipvs: bool) -> Option<Remember> {
+        let sticky = self.sticky.clone().filter(|_| self.has_endpoints && !ipvs)?;
         let external_local = matches!(self.exposure, Exposure::ExternalLocal { .. });
         let sticky = Sticky { local: sticky.local || external_local, ..sticky };
         Some(Remember { sticky, external_local })
     }
 
+    /// Those who answer clients that no policy exempts.
+    pub(crate) fn answering(&self) -> &Backends {
+        match &self.exposure {
+            Exposure::ExternalLocal { local, .. } => local,
+            _ => &self.backends,
+        }
+    }
+
     /// Where a packet goes that nobody may answer.
     fn refusal(&self) -> Option<&'static str> {
-        let answering = match &self.exposure {
-            Exposure::ExternalLocal { local } => local,
-            _ => &self.backends,
-        };
-        match (answering.is_empty(), self.has_endpoints) {
+        match (self.answering().is_empty(), self.has_endpoints) {
             (false, _) => None,
             (true, true) => Some(IGNORE),
             (true, false) => Some(REFUSE),

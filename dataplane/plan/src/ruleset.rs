@@ -198,13 +198,18 @@ impl Statement {
 }
 
 impl Chain {
+    /// Its rules as nft writes them.
+    pub fn texts(&self, family: Family) -> Vec<String> {
+        self.rules.iter().map(|rule| InFamily::<Rule>(family, rule).to_string()).collect()
+    }
+
     /// One word per rule that changes when the rule does; kept in the rule's userdata, so that a
     /// restart can tell what is there without decoding rules. In the rules and not in the chain,
     /// because the kernel never changes the userdata a chain was made with, and a chain that Services
     /// refer to cannot be made anew.
     pub fn fingerprints(&self, family: Family) -> Vec<String> {
-        let text = |rule| InFamily::<Rule>(family, rule).to_string();
-        self.rules.iter().map(|rule| format!("zw-{:016x}", fingerprint(&text(rule)))).collect()
+        let texts = self.texts(family).into_iter();
+        texts.map(|text| format!("zw-{:016x}", fingerprint(&text))).collect()
     }
 }
 
@@ -330,14 +335,19 @@ impl fmt::Display for Hook {
             HookKind::Filter => "filter",
             HookKind::Nat => "nat",
         };
-        let point = match self.point {
+        write!(f, "type {kind} hook {} priority {}; policy accept;", self.point, self.priority)
+    }
+}
+
+impl fmt::Display for HookPoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
             HookPoint::Prerouting => "prerouting",
             HookPoint::Input => "input",
             HookPoint::Forward => "forward",
             HookPoint::Output => "output",
             HookPoint::Postrouting => "postrouting",
-        };
-        write!(f, "type {kind} hook {point} priority {}; policy accept;", self.priority)
+        })
     }
 }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 use zw_model::{
-    External, Family, NodeContext, Protocol, Service, ServiceKey, ServicePort, Slice, TrafficPolicy,
+    External, Family, NodeContext, Protocol, Scheduler, Service, ServiceKey, ServicePort, Slice,
+    TrafficPolicy,
 };
 
 use crate::config::LONGEST_COMMENT;
@@ -41,6 +42,8 @@ pub struct PortRules {
     pub sticky: Option<Sticky>,
     /// Only these may connect.
     pub sources: Option<Arc<[IpNet]>>,
+    /// In the ipvs mode, how its connections are spread, if not as the operator says.
+    pub scheduler: Option<Scheduler>,
     /// `namespace/name:port`, as the kernel keeps it.
     pub comment: Arc<str>,
 }
@@ -56,6 +59,8 @@ pub enum Exposure {
     ExternalLocal {
         /// These.
         local: Backends,
+        /// In the ipvs mode, where pods and the node go instead: the cluster IP.
+        instead: Backends,
     },
 }
 
@@ -95,13 +100,22 @@ pub fn plan_service<'a>(
             let local = || backends(selection.local(node), |slots| slots.local);
             let local = if uses_local { local() } else { Backends::default() };
 
+            let instead: Backends = match service.cluster_ip(family) {
+                Some(ip) if service.external_policy == TrafficPolicy::Local => {
+                    [Backend { addr: SocketAddr::new(ip, port.port), local: false }].into()
+                }
+                _ => Backends::default(),
+            };
+
             let comment = comment(&service.key, &port.name);
             let sources = sources(service.external.as_deref(), family, node);
             for (frontend, by) in frontends {
                 let exposure = match (by, service.external_policy) {
                     (By::ClusterIp, _) => Exposure::Cluster,
                     (_, TrafficPolicy::Cluster) => Exposure::External,
-                    (_, TrafficPolicy::Local) => Exposure::ExternalLocal { local: local.clone() },
+                    (_, TrafficPolicy::Local) => {
+                        Exposure::ExternalLocal { local: local.clone(), instead: instead.clone() }
+                    }
                 };
                 let only_local =
                     by == By::ClusterIp && service.internal_policy == TrafficPolicy::Local;
@@ -117,6 +131,7 @@ pub fn plan_service<'a>(
                         local: only_local,
                     }),
                     sources: sources.clone().filter(|_| by == By::LoadBalancer),
+                    scheduler: service.scheduler.clone(),
                     comment: comment.clone(),
                 });
             }
@@ -251,7 +266,7 @@ impl PortRules {
     /// Those who answer outsiders, where that differs.
     pub fn local(&self) -> &[Backend] {
         match &self.exposure {
-            Exposure::ExternalLocal { local } => local,
+            Exposure::ExternalLocal { local, .. } => local,
             _ => &[],
         }
     }

@@ -100,8 +100,16 @@ impl Shape {
         }
     }
 
+    /// How long it remembers a client, in seconds.
+    pub fn timeout(&self) -> Option<u32> {
+        match self {
+            Shape::Pick(pick) => pick.sticky.as_ref().map(|sticky| sticky.timeout),
+            Shape::Remember(remember) => Some(remember.sticky.timeout),
+        }
+    }
+
     /// It belongs to one Service port alone.
-    pub(crate) fn is_sticky(&self) -> bool {
+    pub fn is_sticky(&self) -> bool {
         self.affinity_map().is_some()
     }
 
@@ -175,7 +183,12 @@ impl Pick {
             Route::Cluster => {
                 let outside = outside_pods(family, config);
                 let known = !outside.is_empty();
-                known.then(|| [outside, vec![mark]].concat()).into_iter().collect()
+                // IPVS needs the Service's address on the node, which is then the source of what the
+                // node itself sends there.
+                let from_node =
+                    config.ipvs.is_some().then(|| vec![Statement::FromNode, mark.clone()]);
+                let rules = known.then(|| [outside, vec![mark]].concat()).into_iter();
+                rules.chain(from_node).collect()
             }
             Route::External => vec![vec![mark]],
             Route::ExternalLocal => {

@@ -16,6 +16,9 @@ pub struct Surroundings {
     pub node_addresses: BTreeSet<IpAddr>,
     /// The ranges cluster IPs are taken from: what is sent there and belongs to no Service is dropped.
     pub service_ranges: Vec<IpNet>,
+    /// In the ipvs mode, all addresses the node has by itself: they stay what they are, also where a
+    /// Service claims one.
+    pub own_addresses: BTreeSet<IpAddr>,
 }
 
 impl Surroundings {

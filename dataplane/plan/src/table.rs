@@ -1,5 +1,5 @@
 //! One family's table in memory, with the kernel's manners: all of a transaction or nothing, no
-//! adding what is there, no deleting what is not or is still referred to. Stands in for the kernel in
+//! adding elements that are there, no deleting what is not or is still referred to. Stands in for the kernel in
 //! tests, carries the walker's packets, and prints as nft text.
 
 mod show;
@@ -17,7 +17,7 @@ use crate::element::{Data, Element, Key};
 use crate::ruleset::{Chain, Statement};
 use crate::sets::SetName;
 use crate::shape::Shape;
-pub use show::show_key;
+pub use show::{show_element, show_key};
 
 /// A table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -130,6 +130,16 @@ impl Table {
         Self { family, chains, elements, affinity_maps, note: Some(note), unknown }
     }
 
+    /// A chain that was read back and whose rules are not those this version writes.
+    pub fn is_unknown(&self, chain: &str) -> bool {
+        self.unknown.contains(chain)
+    }
+
+    /// All of these.
+    pub fn unknown_chains(&self) -> impl Iterator<Item = &str> {
+        self.unknown.iter().map(String::as_str)
+    }
+
     /// The table is there.
     pub fn exists(&self) -> bool {
         self.note.is_some()
@@ -151,15 +161,12 @@ impl Table {
                 return refused(format!("set {} exists", set.name));
             }
         }
+        // Maps and chains that are there stay; a map loses its clients, a chain its rules to the new ones.
         for map in &changes.add_affinity_maps {
-            if self.affinity_maps.insert(map.clone(), BTreeMap::new()).is_some() {
-                return refused(format!("map {map} exists"));
-            }
+            self.affinity_maps.insert(map.clone(), BTreeMap::new());
         }
         for chain in &changes.add_chains {
-            if self.chains.insert(chain.name.clone(), chain.clone()).is_some() {
-                return refused(format!("chain {} exists", chain.name));
-            }
+            self.chains.insert(chain.name.clone(), chain.clone());
         }
         for chain in &changes.rewrite_chains {
             if self.chains.insert(chain.name.clone(), chain.clone()).is_none() {

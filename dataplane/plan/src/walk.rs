@@ -1,13 +1,17 @@
 //! A packet's way through a table, without a kernel: every endpoint it could be given to, or why it
 //! is not. The same packet cases run here and on a real kernel, which keeps this honest.
+//!
+//! The table may be planned or read back. Of one that was read back some chains may hold rules that are
+//! not ours: where a packet gets to one of these, its way is not known from there on.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use zw_model::Protocol;
 
-use crate::element::{Data, Key, Value, decode};
+use crate::element::{Data, Element, Key, Value, decode};
+use crate::ipvs::{VirtualKey, VirtualServer};
 use crate::ruleset::{Chain, Field, HookKind, HookPoint, InFamily, Interface, Statement};
 use crate::sets::{ENDPOINT, SetName};
 use crate::table::Table;
@@ -45,6 +49,11 @@ pub enum Fate {
     Dropped,
     /// Not Zoneward's business: goes where it was sent.
     Untouched,
+    /// It got to a chain whose rules are not ours.
+    Unknown {
+        /// The chain.
+        chain: String,
+    },
 }
 
 /// One way a packet can leave the node.
@@ -61,8 +70,49 @@ pub struct Outcome {
 pub struct Walk {
     /// The end.
     pub fate: Fate,
-    /// Each rule that matched, as `chain: rule`, in order.
-    pub rules: Vec<String>,
+    /// Each rule that matched, in order, until an endpoint was picked.
+    pub steps: Vec<Step>,
+    /// One for each endpoint it may be given to.
+    pub ways: Vec<Way>,
+}
+
+/// A rule that matched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// Where on its way the packet was.
+    pub hook: HookPoint,
+    /// The chain.
+    pub chain: String,
+    /// The rule, as nft writes it.
+    pub rule: String,
+    /// The elements it found, each with its set.
+    pub found: Vec<(SetName, Element)>,
+}
+
+/// What happens once an endpoint is picked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Way {
+    /// The end.
+    pub outcome: Outcome,
+    /// How many of all slots lead there.
+    pub slots: u32,
+    /// Each rule that matched from there on.
+    pub steps: Vec<Step>,
+}
+
+impl Walk {
+    /// Each rule that matched, as `chain: rule`.
+    pub fn rules(&self) -> Vec<String> {
+        let after = self.ways.iter().flat_map(|way| &way.steps);
+        let all = self.steps.iter().chain(after);
+        all.map(|step| format!("{}: {}", step.chain, step.rule)).collect()
+    }
+
+    /// The Service port it met, as the kernel keeps it: `namespace/name:port`.
+    pub fn service(&self) -> Option<&str> {
+        let found = self.steps.iter().flat_map(|step| &step.found);
+        found.filter_map(|(_, element)| element.comment.as_deref()).next()
+    }
 }
 
 /// The packet on its way: what the rules have made of it so far.
@@ -76,7 +126,10 @@ struct Walker<'a> {
     mark: u32,
     /// Every endpoint the packet may have been given to.
     redirected: Option<Vec<SocketAddr>>,
-    rules: Vec<String>,
+    hook: HookPoint,
+    steps: Vec<Step>,
+    /// What the rule under way has found.
+    found: Vec<(SetName, Element)>,
 }
 
 /// How a chain ends.
@@ -88,6 +141,7 @@ enum End {
     Masqueraded,
     Rejected,
     Dropped,
+    Unknown(String),
 }
 
 /// When on its way through a hook that is visited twice.
@@ -100,47 +154,113 @@ enum When {
 
 /// Sends a packet through the table of a node with these addresses.
 pub fn walk(table: &Table, node: &[IpAddr], packet: Packet) -> Walk {
+    walk_with(table, &BTreeMap::new(), node, packet)
+}
+
+/// The same in the ipvs mode: IPVS takes a packet after it was filtered on its way in, and before that on
+/// its way out.
+pub fn walk_with(
+    table: &Table,
+    servers: &BTreeMap<VirtualKey, VirtualServer>,
+    node: &[IpAddr],
+    packet: Packet,
+) -> Walk {
     let first = match packet.origin {
         Origin::Node => HookPoint::Output,
         Origin::Elsewhere(_) => HookPoint::Prerouting,
     };
     let sent_to = packet.to;
-    let mut walker =
-        Walker { table, node, packet, sent_to, mark: 0, redirected: None, rules: Vec::new() };
+    let mut walker = Walker {
+        table,
+        node,
+        packet,
+        sent_to,
+        mark: 0,
+        redirected: None,
+        hook: first,
+        steps: Vec::new(),
+        found: Vec::new(),
+    };
     let mut end = walker.hook(HookKind::Filter, first, When::Before);
     if matches!(end, End::Continue) {
-        walker.hook(HookKind::Nat, first, When::After);
+        let nat = walker.hook(HookKind::Nat, first, When::After);
+        let here =
+            |addr: IpAddr| node.contains(&addr) || servers.keys().any(|server| server.addr == addr);
+        if first == HookPoint::Output {
+            walker.by_ipvs(servers);
+        }
         let second = match first {
-            HookPoint::Prerouting if node.contains(&walker.packet.to.ip()) => HookPoint::Input,
+            HookPoint::Prerouting if here(walker.packet.to.ip()) => HookPoint::Input,
             HookPoint::Prerouting => HookPoint::Forward,
             output => output,
         };
-        end = walker.hook(HookKind::Filter, second, When::After);
+        end = match nat {
+            End::Dropped | End::Unknown(_) => nat,
+            _ => walker.hook(HookKind::Filter, second, When::After),
+        };
     }
     let stopped = match end {
         End::Rejected => Some(Fate::Rejected),
         End::Dropped => Some(Fate::Dropped),
+        End::Unknown(chain) => Some(Fate::Unknown { chain }),
         _ => None,
     };
     if let Some(fate) = stopped {
-        return Walk { fate, rules: walker.rules };
+        return Walk { fate, steps: walker.steps, ways: Vec::new() };
+    }
+    if first == HookPoint::Prerouting {
+        walker.by_ipvs(servers);
     }
     let Some(backends) = walker.redirected.clone() else {
-        return Walk { fate: Fate::Untouched, rules: walker.rules };
+        return Walk { fate: Fate::Untouched, steps: walker.steps, ways: Vec::new() };
     };
-    let mark = walker.mark;
-    let outcomes = backends.into_iter().map(|to| {
-        walker.packet.to = to;
-        walker.mark = mark;
-        let end = walker.hook(HookKind::Nat, HookPoint::Postrouting, When::After);
-        Outcome { to, masqueraded: matches!(end, End::Masqueraded) }
-    });
-    let fate = Fate::Redirected(outcomes.collect());
-    Walk { fate, rules: walker.rules }
+    let steps = std::mem::take(&mut walker.steps);
+    let ways = match walker.leave(&backends, first) {
+        Ok(ways) => ways,
+        Err(chain) => return Walk { fate: Fate::Unknown { chain }, steps, ways: Vec::new() },
+    };
+    let fate = Fate::Redirected(ways.iter().map(|way| way.outcome).collect());
+    Walk { fate, steps, ways }
 }
 
 impl Walker<'_> {
+    /// To the real servers, if a virtual one is meant.
+    fn by_ipvs(&mut self, servers: &BTreeMap<VirtualKey, VirtualServer>) {
+        let (addr, port) = (self.packet.to.ip(), self.packet.to.port());
+        let key = VirtualKey { addr, protocol: self.packet.protocol, port };
+        if let Some(server) = servers.get(&key) {
+            let reals: Vec<SocketAddr> = server.reals.iter().map(|real| real.addr).collect();
+            self.packet.to = reals[0];
+            self.redirected = Some(reals);
+        }
+    }
+
+    /// The last hooks, once for each endpoint; `Err` is a chain that is not ours.
+    fn leave(&mut self, backends: &[SocketAddr], first: HookPoint) -> Result<Vec<Way>, String> {
+        let mut slots: BTreeMap<SocketAddr, u32> = BTreeMap::new();
+        for backend in backends {
+            *slots.entry(*backend).or_default() += 1;
+        }
+        let mark = self.mark;
+        let mut ways = Vec::new();
+        for (to, slots) in slots {
+            self.packet.to = to;
+            self.mark = mark;
+            // What comes from elsewhere and is for the node itself never gets to postrouting.
+            let stays = first == HookPoint::Prerouting && self.node.contains(&to.ip());
+            let last = if stays { HookPoint::Input } else { HookPoint::Postrouting };
+            let masqueraded = match self.hook(HookKind::Nat, last, When::After) {
+                End::Unknown(chain) => return Err(chain),
+                end => matches!(end, End::Masqueraded),
+            };
+            let steps = std::mem::take(&mut self.steps);
+            ways.push(Way { outcome: Outcome { to, masqueraded }, slots, steps });
+        }
+        Ok(ways)
+    }
+
     fn hook(&mut self, kind: HookKind, point: HookPoint, when: When) -> End {
+        self.hook = point;
         /// Of the chains that rewrite destinations.
         const DSTNAT: i32 = -100;
         let table = self.table;
@@ -160,16 +280,20 @@ impl Walker<'_> {
     }
 
     fn chain(&mut self, chain: &Chain) -> End {
+        if self.table.is_unknown(&chain.name) {
+            return End::Unknown(chain.name.clone());
+        }
         for rule in &chain.rules {
             let mut text = None;
+            self.found.clear();
             for statement in rule {
                 match self.statement(statement) {
-                    Step::NoMatch => {
+                    Next::NoMatch => {
                         text = None;
                         break;
                     }
-                    Step::Match => text = Some(rule),
-                    Step::Jump(name) => {
+                    Next::Match => text = Some(rule),
+                    Next::Jump(name) => {
                         self.note(chain, rule);
                         match self.named(&name) {
                             End::Continue => {}
@@ -177,12 +301,12 @@ impl Walker<'_> {
                         }
                         text = None;
                     }
-                    Step::Goto(name) => {
+                    Next::Goto(name) => {
                         self.note(chain, rule);
                         // A goto's end is the end of the chain that was left.
                         return self.named(&name);
                     }
-                    Step::End(end) => {
+                    Next::End(end) => {
                         self.note(chain, rule);
                         return end;
                     }
@@ -201,13 +325,18 @@ impl Walker<'_> {
     }
 
     fn note(&mut self, chain: &Chain, rule: &Vec<Statement>) {
-        self.rules.push(format!("{}: {}", chain.name, InFamily(self.table.family, rule)));
+        self.steps.push(Step {
+            hook: self.hook,
+            chain: chain.name.clone(),
+            rule: InFamily(self.table.family, rule).to_string(),
+            found: std::mem::take(&mut self.found),
+        });
     }
 
-    fn statement(&mut self, statement: &Statement) -> Step {
-        let matched = |yes: bool| if yes { Step::Match } else { Step::NoMatch };
+    fn statement(&mut self, statement: &Statement) -> Next {
+        let matched = |yes: bool| if yes { Next::Match } else { Next::NoMatch };
         match statement {
-            Statement::New => Step::Match,
+            Statement::New => Next::Match,
             Statement::Redirected => matched(self.redirected.is_some()),
             Statement::From(net) => matched(net.contains(&self.packet.from)),
             Statement::NotFrom(net) => matched(!net.contains(&self.packet.from)),
@@ -220,17 +349,17 @@ impl Walker<'_> {
             Statement::In(key, set) => matched(self.look_up(key, *set, None).is_some()),
             Statement::NotIn(key, set) => matched(self.look_up(key, *set, None).is_none()),
             Statement::Dispatch(key, set) => match self.look_up(key, *set, None) {
-                Some(Data::Goto(chain)) => Step::Goto(chain),
-                _ => Step::NoMatch,
+                Some(Data::Goto(chain)) => Next::Goto(chain),
+                _ => Next::NoMatch,
             },
             Statement::Marked(bit) => matched(self.mark & bit == *bit),
             Statement::Mark(bit) => {
                 self.mark |= bit;
-                Step::Match
+                Next::Match
             }
             Statement::Unmark(bit) => {
                 self.mark ^= bit;
-                Step::Match
+                Next::Match
             }
             Statement::Dnat { slots, map, balance } => {
                 let key = Statement::dnat_key(*slots, *map, *balance);
@@ -245,20 +374,32 @@ impl Walker<'_> {
                 self.redirected = backends;
                 if let Some(first) = self.redirected.as_ref().and_then(|b| b.first()) {
                     self.packet.to = *first;
-                    Step::End(End::Settled)
+                    Next::End(End::Settled)
                 } else {
-                    Step::NoMatch
+                    Next::NoMatch
                 }
             }
-            // This is the first packet anybody sends.
-            Statement::DnatAsBefore(_) => Step::NoMatch,
-            Statement::Remember { .. } => Step::Match,
-            Statement::Masquerade => Step::End(End::Masqueraded),
-            Statement::Reject => Step::End(End::Rejected),
-            Statement::Drop => Step::End(End::Dropped),
-            Statement::Jump(chain) => Step::Jump((*chain).into()),
-            Statement::Goto(chain) => Step::Goto(chain.clone().into_owned()),
+            Statement::DnatAsBefore(map) => match self.remembered(map) {
+                Some(with) => {
+                    self.redirected = Some(vec![with]);
+                    self.packet.to = with;
+                    Next::End(End::Settled)
+                }
+                None => Next::NoMatch,
+            },
+            Statement::Remember { .. } => Next::Match,
+            Statement::Masquerade => Next::End(End::Masqueraded),
+            Statement::Reject => Next::End(End::Rejected),
+            Statement::Drop => Next::End(End::Dropped),
+            Statement::Jump(chain) => Next::Jump((*chain).into()),
+            Statement::Goto(chain) => Next::Goto(chain.clone().into_owned()),
         }
+    }
+
+    /// Where this client went before.
+    fn remembered(&self, map: &str) -> Option<SocketAddr> {
+        let clients = self.table.affinity_maps.get(map)?;
+        self.socket_address(clients.get(&Key::new().addr(self.packet.from))?)
     }
 
     fn came_through(&self, interface: &Interface) -> bool {
@@ -269,7 +410,14 @@ impl Walker<'_> {
         }
     }
 
-    fn look_up(&self, fields: &[Field], set: SetName, slot: Option<u32>) -> Option<Data> {
+    fn look_up(&mut self, fields: &[Field], set: SetName, slot: Option<u32>) -> Option<Data> {
+        let element = self.find(fields, set, slot)?;
+        let data = element.data.clone();
+        self.found.push((set, element));
+        Some(data)
+    }
+
+    fn find(&self, fields: &[Field], set: SetName, slot: Option<u32>) -> Option<Element> {
         let key = fields.iter().fold(Key::new(), |key, field| match field {
             Field::Saddr => key.addr(self.packet.from),
             Field::Daddr => key.addr(self.packet.to.ip()),
@@ -281,13 +429,13 @@ impl Walker<'_> {
         });
         let elements = self.table.elements.get(&set)?;
         if !set.def().ranges {
-            return Some(elements.get(&key)?.data.clone());
+            return elements.get(&key).cloned();
         }
         // The last one that begins at or before the key; it must also reach it.
         let (_, element) = elements.range(..=key).next_back()?;
         match &element.data {
-            Data::UpTo(end) => (key <= *end).then_some(Data::Nothing),
-            other => Some(other.clone()),
+            Data::UpTo(end) if key > *end => None,
+            _ => Some(element.clone()),
         }
     }
 
@@ -299,7 +447,7 @@ impl Walker<'_> {
     }
 }
 
-enum Step {
+enum Next {
     Match,
     NoMatch,
     Jump(String),
@@ -313,6 +461,7 @@ impl fmt::Display for Fate {
             Fate::Rejected => f.write_str("rejected"),
             Fate::Dropped => f.write_str("dropped"),
             Fate::Untouched => f.write_str("untouched"),
+            Fate::Unknown { chain } => write!(f, "unknown from chain {chain} on"),
             Fate::Redirected(outcomes) => {
                 f.write_str("reaches")?;
                 outcomes.iter().try_for_each(|outcome| {

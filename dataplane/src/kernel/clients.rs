@@ -38,7 +38,8 @@ impl Kernel {
                         let again = BTreeMap::from([(map.clone(), stay.clone())]);
                         let again =
                             TableChanges { forget_others: again, ..TableChanges::default() };
-                        let again = Changes { tables: BTreeMap::from([(*family, again)]) };
+                        let tables = BTreeMap::from([(*family, again)]);
+                        let again = Changes { tables, ..Changes::default() };
                         forgetting.unread = std::mem::take(&mut forgetting.unread).then(again);
                         continue;
                     }

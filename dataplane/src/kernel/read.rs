@@ -19,6 +19,12 @@ use crate::nft::family as netlink_family;
 /// How many attempts to read want the whole ruleset to rest meanwhile, and not our table alone.
 const STRICT_ATTEMPTS: u32 = 3;
 
+/// A table without its elements, and its sets that are ours.
+pub(super) struct Names {
+    pub(super) table: ActualTable,
+    pub(super) known: Vec<SetName>,
+}
+
 impl Kernel {
     /// Reads our tables: names, fingerprints and elements, all of one generation.
     pub fn read_back(&mut self) -> Result<ReadBack, WriteError> {
@@ -53,26 +59,9 @@ impl Kernel {
     }
 
     fn read_table(&mut self, family: Family) -> Result<ActualTable, Error> {
-        let mut table = ActualTable::default();
-        self.read_chains(family, &mut table)?;
-        let present = self.socket.sets(netlink_family(family), TABLE)?;
-        let mut known = Vec::new();
-        for info in present {
-            match sets().find(|def| def.name.as_str() == info.name) {
-                None if info.name.starts_with(AFFINITY)
-                    && same_set(&info, &affinity_spec(family, &info.name)) =>
-                {
-                    let clients = self.read_clients(family, &info.name)?;
-                    table.affinity_maps.insert(info.name, clients);
-                }
-                // One of another type still has the name that is needed.
-                None if info.name.starts_with(AFFINITY) => table.incompatible = true,
-                None => table.unknown_sets.push(info.name),
-                Some(def) => {
-                    table.incompatible |= !same_set(&info, &set_spec(family, &def));
-                    known.push(def.name);
-                }
-            }
+        let Names { mut table, known } = self.read_names(family)?;
+        for (map, clients) in &mut table.affinity_maps {
+            *clients = self.read_clients(family, map)?;
         }
         // Elements of a table that is replaced as a whole are of no interest.
         if !table.incompatible {
@@ -84,6 +73,31 @@ impl Kernel {
             }
         }
         Ok(table)
+    }
+
+    /// Everything but elements.
+    pub(super) fn read_names(&mut self, family: Family) -> Result<Names, Error> {
+        let mut table = ActualTable::default();
+        self.read_chains(family, &mut table)?;
+        let present = self.socket.sets(netlink_family(family), TABLE)?;
+        let mut known = Vec::new();
+        for info in present {
+            match sets().find(|def| def.name.as_str() == info.name) {
+                None if info.name.starts_with(AFFINITY)
+                    && same_set(&info, &affinity_spec(family, &info.name)) =>
+                {
+                    table.affinity_maps.insert(info.name, HashMap::new());
+                }
+                // One of another type still has the name that is needed.
+                None if info.name.starts_with(AFFINITY) => table.incompatible = true,
+                None => table.unknown_sets.push(info.name),
+                Some(def) => {
+                    table.incompatible |= !same_set(&info, &set_spec(family, &def));
+                    known.push(def.name);
+                }
+            }
+        }
+        Ok(Names { table, known })
     }
 
     fn read_chains(&mut self, family: Family, table: &mut ActualTable) -> Result<(), Error> {
@@ -102,7 +116,7 @@ impl Kernel {
     }
 
     /// `None`: something is in it that cannot be told apart by a key, such as a catch-all element.
-    fn read_elements(
+    pub(super) fn read_elements(
         &mut self,
         family: Family,
         set: SetName,

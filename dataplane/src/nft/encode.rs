@@ -10,7 +10,8 @@ use zw_netlink::nft::{
 };
 
 use zw_plan::{
-    AFFINITY_SIZE, Chain, Changes, Data, Field, Key, SetDef, SetName, TABLE, TableChanges, show_key,
+    AFFINITY_SIZE, Chain, Changes, Data, Field, Key, Part, SetDef, SetName, TABLE, TableChanges,
+    show_key,
 };
 
 use super::rules;
@@ -40,6 +41,8 @@ fn encode_table(of: Family, changes: &TableChanges, batch: &mut Batch) {
     }
     for map in &changes.add_affinity_maps {
         batch.add_set(family, TABLE, &affinity_spec(of, map));
+        // One that could not be swept may still be there, with the clients of a Service that is gone.
+        batch.flush_set(family, TABLE, map);
     }
     for chain in &changes.add_chains {
         batch.add_chain(family, TABLE, &chain_spec(chain));
@@ -157,35 +160,46 @@ pub(crate) fn encode_sweep(changes: &Changes) -> Batch {
     batch
 }
 
+/// What an operation was about: in words, and which part of the table where it is a single one.
+type Described = (String, Option<Part>);
+
 /// What the operation of this number was about. Walks the changes in the order of [`encode_table`];
 /// only a refusal pays for it.
-pub(crate) fn describe(changes: &Changes, op: OpId) -> String {
+pub(crate) fn describe(changes: &Changes, op: OpId) -> Described {
     let at = op.0 as usize;
-    changes
-        .tables
-        .iter()
-        .flat_map(|(family, table)| describe_table(*family, table))
-        .nth(at)
-        .unwrap_or_else(|| format!("operation {at}"))
+    let all = changes.tables.iter().flat_map(|(family, table)| describe_table(*family, table));
+    all.into_iter().nth(at).unwrap_or_else(|| (format!("operation {at}"), None))
 }
 
-fn describe_table(family: Family, changes: &TableChanges) -> impl Iterator<Item = String> {
-    let table = move |verb: &str| format!("{verb} the {family} table {TABLE}");
+fn describe_table(family: Family, changes: &TableChanges) -> impl Iterator<Item = Described> {
+    let table = move |verb: &str| (format!("{verb} the {family} table {TABLE}"), None);
     let written = || changes.add_chains.iter().chain(&changes.rewrite_chains);
+    let of_chain = move |text: String, chain: &Chain| {
+        (
+            format!("{text}{family} chain {}", chain.name),
+            Some(Part::Chain(family, chain.name.clone())),
+        )
+    };
     let rules = written().flat_map(move |chain| {
-        (1..=chain.rules.len()).map(move |n| format!("rule {n} of {family} chain {}", chain.name))
+        (1..=chain.rules.len()).map(move |n| of_chain(format!("rule {n} of "), chain))
     });
-    let flushed = changes.flush_sets.iter().map(move |set| format!("flush {family} set {set}"));
+    let flushed =
+        changes.flush_sets.iter().map(move |set| (format!("flush {family} set {set}"), None));
+    let part = move |set: SetName, element: &zw_plan::Element| {
+        Some(Part::Element(family, set, element.key))
+    };
     let deleted = changes.delete_elements.iter().flat_map(move |(set, elements)| {
         elements.iter().map(move |element| {
-            format!("delete {family} element {} of {set}", show_key(family, *set, &element.key))
+            let key = show_key(family, *set, &element.key);
+            (format!("delete {family} element {key} of {set}"), part(*set, element))
         })
     });
     let added = changes.add_elements.iter().flat_map(move |(set, elements)| {
         elements.iter().map(move |element| {
             let of =
                 element.comment.as_ref().map(|name| format!(" for {name}")).unwrap_or_default();
-            format!("{family} element {} of {set}{of}", show_key(family, *set, &element.key))
+            let key = show_key(family, *set, &element.key);
+            (format!("{family} element {key} of {set}{of}"), part(*set, element))
         })
     });
     let replaced = changes.delete_table.then(|| [table("make"), table("delete")]);
@@ -193,10 +207,15 @@ fn describe_table(family: Family, changes: &TableChanges) -> impl Iterator<Item 
         .into_iter()
         .flatten()
         .chain(changes.add_table.as_ref().map(|_| table("add")))
-        .chain(changes.add_sets.iter().map(move |set| format!("{family} set {}", set.name)))
-        .chain(changes.add_affinity_maps.iter().map(move |map| format!("{family} map {map}")))
-        .chain(changes.add_chains.iter().map(move |chain| format!("{family} chain {}", chain.name)))
-        .chain(written().map(move |chain| format!("flush {family} chain {}", chain.name)))
+        .chain(changes.add_sets.iter().map(move |set| (format!("{family} set {}", set.name), None)))
+        .chain(changes.add_affinity_maps.iter().flat_map(move |map| {
+            ["", "flush "].map(|how| {
+                let part = Part::AffinityMap(family, map.clone());
+                (format!("{how}{family} map {map}"), Some(part))
+            })
+        }))
+        .chain(changes.add_chains.iter().map(move |chain| of_chain(String::new(), chain)))
+        .chain(written().map(move |chain| of_chain("flush ".into(), chain)))
         .chain(rules)
         .chain(flushed)
         .chain(deleted)
@@ -298,17 +317,19 @@ mod tests {
             table.flush_sets.push(zw_plan::SetName::Allowed);
             table.add_elements.insert(zw_plan::SetName::Hairpin, vec![element]);
         }
-        let described: Vec<String> = changes
+        let described: Vec<Described> = changes
             .tables
             .iter()
             .flat_map(|(family, table)| describe_table(*family, table))
             .collect();
         assert_eq!(described.len(), encode(&changes).len());
-        assert_eq!(described[1], "delete the IPv4 table zoneward");
+        assert_eq!(described[1], ("delete the IPv4 table zoneward".into(), None));
         assert_eq!(
             describe(&changes, OpId(described.len() as u32 - 1)),
             described[described.len() - 1]
         );
-        assert_eq!(describe(&changes, OpId(9_999)), "operation 9999");
+        assert_eq!(describe(&changes, OpId(9_999)), ("operation 9999".into(), None));
+        let part = Part::Element(Family::V6, SetName::Hairpin, Key::new());
+        assert_eq!(described.last().and_then(|(_, part)| part.clone()), Some(part));
     }
 }

@@ -22,6 +22,19 @@ pub(crate) fn encode(family: Family, rule: &Rule) -> Vec<Expr> {
     rule.iter().flat_map(|statement| encode_statement(family, statement)).collect()
 }
 
+/// `ip daddr 10.96.0.10 th dport 80 meta nftrace set 1`
+pub(crate) fn to_and_trace(family: Family, to: std::net::SocketAddr) -> Vec<Expr> {
+    let mut exprs = within(family, Field::Daddr, to.ip().into(), CmpOp::Eq);
+    let port = to.port().to_be_bytes().to_vec();
+    exprs.extend([
+        load(family, Field::Dport, REG32_00),
+        Expr::Cmp { sreg: REG32_00, op: CmpOp::Eq, data: port },
+        Expr::Immediate { dreg: REG32_00, data: vec![1] },
+        Expr::MetaSet { key: MetaKey::Nftrace, sreg: REG32_00 },
+    ]);
+    exprs
+}
+
 fn encode_statement(family: Family, statement: &Statement) -> Vec<Expr> {
     match statement {
         // ct state new

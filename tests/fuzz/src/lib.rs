@@ -38,6 +38,7 @@ pub fn netlink(datagram: &[u8]) {
         let _ = reply::parse_set(&message);
         let _ = reply::parse_chain(&message);
         let _ = reply::parse_rule(&message);
+        let _ = zw_netlink::nft::parse_trace(&message);
         let _ = reply::parse_generation(&message);
         let _ = reply::parse_elements(&message, &mut |_| {});
         let _ = parse_notice(&message, "zoneward");

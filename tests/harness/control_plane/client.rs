@@ -1,6 +1,6 @@
 //! A client of the API: plain requests, JSON in and out, from inside the namespace.
 
-use std::io;
+use std::io::{self, BufRead as _, BufReader};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -118,6 +118,29 @@ impl Client {
     /// Deletes an object or a collection.
     pub fn delete(&self, path: &str) -> io::Result<Reply> {
         self.request("DELETE", path, None)
+    }
+
+    /// Gives every event of a watch, a line each, as it arrives. Ends when `each` says false, when the
+    /// server ends the watch or when the connection breaks.
+    pub fn follow(&self, path: &str, mut each: impl FnMut(&str) -> bool + Send) -> io::Result<()> {
+        let mut request = Request::builder().uri(format!("{}{path}", self.base));
+        if let Some(token) = &self.token {
+            request = request.header("Authorization", format!("Bearer {token}"));
+        }
+        let request = request.body(()).expect("a valid request");
+        let request = self.agent.configure_request(request).timeout_global(None).build();
+        self.namespace.run(|| {
+            let mut response = self.agent.run(request).map_err(ureq::Error::into_io)?;
+            let mut events = BufReader::new(response.body_mut().as_reader());
+            let mut line = String::new();
+            while events.read_line(&mut line)? > 0 {
+                if !each(&line) {
+                    break;
+                }
+                line.clear();
+            }
+            Ok(())
+        })
     }
 
     /// Any request; a body comes with its content type. An error means that there was no answer.

@@ -1,11 +1,15 @@
 //! The API server's address in another namespace.
 
-use std::io;
+use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
 use zw_lab::Namespace;
+
+/// Large enough for what a list brings between two turns of the scheduler.
+const AT_ONCE: usize = 256 << 10;
 
 const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 6443);
 
@@ -20,6 +24,8 @@ struct State {
     cut: bool,
     ended: bool,
     open: Vec<TcpStream>,
+    /// Bytes from the API server.
+    received: Arc<AtomicU64>,
 }
 
 impl Relay {
@@ -54,6 +60,11 @@ impl Relay {
         state.close();
     }
 
+    /// How many bytes the API server has sent, encrypted as they are.
+    pub fn received(&self) -> u64 {
+        self.state.lock().expect("nobody panics with it").received.load(Ordering::Relaxed)
+    }
+
     /// Lets connections through again.
     pub fn mend(&self) {
         self.state.lock().expect("nobody panics with it").cut = false;
@@ -62,12 +73,17 @@ impl Relay {
 
 impl State {
     fn carry(&mut self, client: TcpStream, server: TcpStream) -> io::Result<()> {
-        for (mut from, mut to) in
-            [(client.try_clone()?, server.try_clone()?), (server.try_clone()?, client.try_clone()?)]
-        {
+        // What one side sends the other gets at once.
+        client.set_nodelay(true)?;
+        server.set_nodelay(true)?;
+        let sent = Arc::default();
+        for (mut from, mut to, count) in [
+            (client.try_clone()?, server.try_clone()?, sent),
+            (server.try_clone()?, client.try_clone()?, self.received.clone()),
+        ] {
             thread::spawn(move || {
                 // A connection that breaks ends like one that is closed.
-                let _ = io::copy(&mut from, &mut to);
+                let _ = copy(&mut from, &mut to, &count);
                 let _ = to.shutdown(Shutdown::Write);
             });
         }
@@ -79,6 +95,20 @@ impl State {
         for stream in self.open.drain(..) {
             // It may be closed already.
             let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// Counts as it copies, which [`io::copy`] does only at the end.
+fn copy(from: &mut TcpStream, to: &mut TcpStream, count: &AtomicU64) -> io::Result<()> {
+    let mut buffer = vec![0; AT_ONCE];
+    loop {
+        match from.read(&mut buffer)? {
+            0 => return Ok(()),
+            read => {
+                count.fetch_add(read as u64, Ordering::Relaxed);
+                to.write_all(&buffer[..read])?;
+            }
         }
     }
 }

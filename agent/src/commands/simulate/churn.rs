@@ -59,6 +59,9 @@ pub(super) fn run(variants: &[Variant], output: Output, out: &mut dyn Write) -> 
             if variant.algorithm == Algorithm::Fair {
                 jobs.push((walk, variant, Memory::Previous));
             }
+            if matches!(variant.algorithm, Algorithm::Local | Algorithm::Fair) {
+                jobs.push((walk, variant, Memory::Lazy));
+            }
         }
     }
     let work = |(): &mut (), job: usize| {
@@ -66,6 +69,7 @@ pub(super) fn run(variants: &[Variant], output: Output, out: &mut dyn Write) -> 
         let label = match memory {
             Memory::None => variant.label.clone(),
             Memory::Previous => format!("{variant}, previous"),
+            Memory::Lazy => format!("{variant}, lazy"),
         };
         Line::new(walk, label, &measure(walk, variant.algorithm, &variant.options, memory))
     };

@@ -51,7 +51,7 @@ fn texts(field: &str) -> &'static [&'static str] {
     }
 }
 
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 11] = [
     "kubernetes.io/service-name",
     "service.kubernetes.io/service-proxy-name",
     "service.kubernetes.io/headless",
@@ -60,13 +60,15 @@ const KEYS: [&str; 9] = [
     "topology.kubernetes.io/zone",
     "topology.kubernetes.io/region",
     "endpoints.kubernetes.io/last-change-trigger-time",
+    "endpointslice.kubernetes.io/managed-by",
+    "zoneward.io/ipvs-scheduler",
     "app",
 ];
 
 fn map() -> BoxedStrategy<Value> {
     let key = prop::sample::select(&KEYS[..]);
-    let value = prop::sample::select(&["web", "zone-a", "", "2026-01-01T00:00:00Z"][..]);
-    let entries = prop::collection::vec((key, value), 0..4);
+    let value = prop::sample::select(&["web", "zone-a", "", "2026-01-01T00:00:00Z", "rr"][..]);
+    let entries = prop::collection::vec((key, value), 1..4);
     let object = |entries: Vec<(&str, &str)>| {
         entries.into_iter().map(|(key, value)| (key.to_owned(), json!(value))).collect()
     };

@@ -85,10 +85,10 @@ impl Fair {
         zones: &[Counts],
         totals: Totals,
         previous: Option<&Groups>,
+        overload_percent: u32,
         groups: &mut Groups,
     ) -> bool {
-        self.seats.clear();
-        self.seats.extend(zones.iter().enumerate().map(|(z, &zone)| Seat::new(z, zone, totals)));
+        self.seat(zones, totals, overload_percent);
         let least: u64 = self.seats.iter().map(|seat| u64::from(seat.least)).sum();
         if least > totals.endpoints {
             return false;
@@ -114,6 +114,36 @@ impl Fair {
         self.compose.resize(zones, sizes);
         self.compose.write(zones.len(), groups);
         true
+    }
+
+    /// Fills `groups` with the previous division, new endpoints at home; false if a zone would
+    /// reach the threshold.
+    pub(super) fn keep(
+        &mut self,
+        zones: &[Counts],
+        totals: Totals,
+        previous: &Groups,
+        overload_percent: u32,
+        groups: &mut Groups,
+    ) -> bool {
+        if previous.zones() != zones.len() {
+            return false;
+        }
+        self.compose.keep(zones, previous);
+        self.seat(zones, totals, overload_percent);
+        let kept = |seat: &Seat| seat.holding(self.compose.held(seat.zone)).is_sound();
+        if !self.seats.iter().all(kept) {
+            return false;
+        }
+        self.compose.write(zones.len(), groups);
+        true
+    }
+
+    /// Every zone with its own endpoints, or as many as it needs at least.
+    fn seat(&mut self, zones: &[Counts], totals: Totals, overload_percent: u32) {
+        let seats = zones.iter().enumerate();
+        self.seats.clear();
+        self.seats.extend(seats.map(|(z, &zone)| Seat::new(z, zone, totals, overload_percent)));
     }
 
     /// Step 4: replaces the best sizes by the first ones on the way there that score `enough`.

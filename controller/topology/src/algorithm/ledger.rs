@@ -1,7 +1,7 @@
 //! Who holds how many endpoints while they are moved one by one.
 //!
 //! Shared by `local` and `local-shared`. Comparisons are cross-multiplied whole numbers: `over >=
-//! 1/2` is `2 T n >= 3 N held`, and one zone is more loaded than another when `n1 held2 > n2
+//! p/100` is `100 T n >= (100 + p) N held`, and one zone is more loaded than another when `n1 held2 > n2
 //! held1`. Strict comparisons everywhere: ties keep the zone that comes first by name.
 
 use crate::model::{Counts, Totals};
@@ -11,6 +11,8 @@ use crate::model::{Counts, Totals};
 pub(super) struct Ledger {
     zones: Vec<Seat>,
     nodes: u64,
+    /// Load at the threshold, in percent of the ideal one.
+    limit: u64,
 }
 
 /// One zone's line in the ledger.
@@ -26,7 +28,8 @@ pub(super) struct Seat {
 
 impl Ledger {
     /// Starts over: every zone holds its own endpoints.
-    pub(super) fn open(&mut self, zones: &[Counts]) {
+    pub(super) fn open(&mut self, zones: &[Counts], overload_percent: u32) {
+        self.limit = 100 + u64::from(overload_percent);
         let totals = Totals::of(zones);
         self.nodes = totals.nodes;
         self.zones.clear();
@@ -117,10 +120,10 @@ impl Ledger {
         seat.alone && self.above(seat.expected, seat.held)
     }
 
-    /// `expected / held - 1 >= 1/2`; a zone that expects nothing is never above.
+    /// `expected / held` is at the limit or above; a zone that expects nothing is never above.
     #[inline(always)]
     pub(super) fn above(&self, expected: u64, held: u64) -> bool {
-        expected > 0 && 2 * expected >= 3 * self.nodes * held
+        expected > 0 && 100 * expected >= self.limit * self.nodes * held
     }
 
     pub(super) fn give(&mut self, from: usize) {

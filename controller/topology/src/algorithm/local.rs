@@ -12,7 +12,6 @@ use crate::model::Counts;
 
 /// Fills `groups`; false means the threshold cannot be kept and the Service stays balanced.
 pub(super) fn plan(zones: &[Counts], ledger: &mut Ledger, groups: &mut Groups) -> bool {
-    ledger.open(zones);
     add_own_groups(zones, groups);
     while let Some(to) = ledger.receiver() {
         let Some(from) = ledger.donor() else { return false };

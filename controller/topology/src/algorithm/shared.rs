@@ -17,7 +17,6 @@ use crate::model::Counts;
 
 /// Fills `groups`; false means the Service stays balanced.
 pub(super) fn plan(zones: &[Counts], ledger: &mut Ledger, groups: &mut Groups) -> bool {
-    ledger.open(zones);
     let endpoints: u64 = zones.iter().map(|z| u64::from(z.endpoints)).sum();
     if endpoints < zones.len() as u64 {
         return false;

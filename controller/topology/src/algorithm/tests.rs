@@ -41,7 +41,7 @@ fn local_gives_one_extra_endpoint_to_the_zone_that_lacks_it() {
 #[test]
 fn local_downgrades_when_the_threshold_cannot_be_kept() {
     let mut planner = Planner::default();
-    let options = Options { starting_threshold: 1 };
+    let options = Options { starting_threshold: 1, ..Options::default() };
     let groups = planner.plan(&zones([(1, 3), (1, 1), (1, 1)]), Algorithm::Local, &options);
     assert!(groups.is_balanced());
     assert_eq!(compositions(groups), [[3, 1, 1]]);
@@ -58,7 +58,7 @@ fn local_lets_a_donor_fall_below_expected_as_long_as_it_keeps_the_threshold() {
 /// is 60 % over.
 #[test]
 fn local_does_not_let_a_donor_reach_the_threshold() {
-    let options = Options { starting_threshold: 1 };
+    let options = Options { starting_threshold: 1, ..Options::default() };
     let input = zones([(16, 4), (8, 1), (1, 0)]);
     assert!(Planner::default().plan(&input, Algorithm::Local, &options).is_balanced());
 }
@@ -67,7 +67,7 @@ fn local_does_not_let_a_donor_reach_the_threshold() {
 fn local_stays_balanced_below_the_starting_threshold() {
     let input = zones([(1, 3), (1, 3), (1, 2)]);
     assert!(plan(&input, Algorithm::Local).is_balanced());
-    let options = Options { starting_threshold: 2 };
+    let options = Options { starting_threshold: 2, ..Options::default() };
     assert!(!Planner::default().plan(&input, Algorithm::Local, &options).is_balanced());
 }
 
@@ -133,7 +133,11 @@ fn the_small_dataset_comes_out_as_published_with_its_maximum_at_3x() {
         let (mut planner, mut scorer) = (Planner::default(), Scorer::default());
         let mut tally = crate::Tally::default();
         for zones in crate::Dataset::Small.blocks().flat_map(crate::Block::inputs) {
-            let groups = planner.plan(&zones, algorithm, &Options { starting_threshold });
+            let groups = planner.plan(
+                &zones,
+                algorithm,
+                &Options { starting_threshold, ..Options::default() },
+            );
             tally.add(1, groups.is_balanced(), &scorer.score(&zones, groups));
         }
         assert_eq!(tally.scored(), 389_400);
@@ -148,4 +152,48 @@ fn the_small_dataset_comes_out_as_published_with_its_maximum_at_3x() {
     let fair = mean(Algorithm::Fair, 3);
     let shared = mean(Algorithm::LocalShared, 3);
     assert!(fair > shared && shared > local[2], "{fair} {shared} {local:?}");
+}
+
+#[test]
+fn a_lower_threshold_moves_more_and_one_that_cannot_be_kept_downgrades() {
+    let plan = |overload_percent, algorithm| {
+        let options = Options { overload_percent, ..Options::default() };
+        let zones = zones([(1, 6), (1, 4), (1, 2)]);
+        compositions(Planner::default().plan(&zones, algorithm, &options))
+    };
+    // 4 expected: with 3 a zone is 33 % over.
+    assert_eq!(plan(50, Algorithm::Local), [[5, 0, 0], [0, 4, 0], [1, 0, 2]]);
+    assert_eq!(plan(30, Algorithm::Local), [[4, 0, 0], [0, 4, 0], [2, 0, 2]]);
+    assert_eq!(plan(0, Algorithm::Local), [[6, 4, 2]]);
+    assert_eq!(plan(30, Algorithm::Fair), [[4, 0, 0], [0, 4, 0], [2, 0, 2]]);
+}
+
+#[test]
+fn a_lazy_plan_moves_nothing_until_a_zone_reaches_the_threshold() {
+    for algorithm in [Algorithm::Local, Algorithm::Fair] {
+        let (mut planner, options) = (Planner::default(), Options::default());
+        let start = planner.plan(&zones([(1, 6), (1, 6), (1, 6)]), algorithm, &options).clone();
+        // One zone grows: 7 expected by each, all below 10.5 / held.
+        let grown = zones([(1, 9), (1, 6), (1, 6)]);
+        let kept = planner.plan_lazily(&grown, Some(&start), algorithm, &options).clone();
+        assert_eq!(compositions(&kept), [[9, 0, 0], [0, 6, 0], [0, 0, 6]], "{algorithm}");
+        // 9 expected, and 6 would be exactly 50 % over.
+        let more = zones([(1, 15), (1, 6), (1, 6)]);
+        let moved = planner.plan_lazily(&more, Some(&kept), algorithm, &options).clone();
+        let anew = planner.plan_from(&more, Some(&kept), algorithm, &options);
+        assert_eq!(&moved, anew, "{algorithm}");
+        assert_ne!(compositions(&moved), [[15, 0, 0], [0, 6, 0], [0, 0, 6]], "{algorithm}");
+    }
+}
+
+#[test]
+fn a_plan_that_is_no_group_for_each_zone_does_not_stay() {
+    let (mut planner, options) = (Planner::default(), Options::default());
+    let few = zones([(1, 4), (1, 0), (1, 0)]);
+    let balanced = planner.plan(&few, Algorithm::Balanced, &options).clone();
+    assert!(!balanced.is_one_for_each_zone());
+    let many = zones([(1, 12), (1, 6), (1, 6)]);
+    let lazily = planner.plan_lazily(&many, Some(&balanced), Algorithm::Local, &options).clone();
+    assert!(lazily.is_one_for_each_zone());
+    assert_eq!(&lazily, planner.plan(&many, Algorithm::Local, &options));
 }

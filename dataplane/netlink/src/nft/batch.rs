@@ -81,6 +81,14 @@ impl Batch {
         })
     }
 
+    /// `add table ip t { flags owner; }`: it goes when this socket is closed, however that comes about.
+    pub fn add_owned_table(&mut self, family: Family, table: &str) -> OpId {
+        self.single(NFT_MSG_NEWTABLE, NLM_F_CREATE, family, |buf, _| {
+            attr::put_str(buf, NFTA_TABLE_NAME, table);
+            attr::put_u32(buf, NFTA_TABLE_FLAGS, NFT_TABLE_F_OWNER);
+        })
+    }
+
     /// `delete table ip t`, with all it holds.
     pub fn delete_table(&mut self, family: Family, table: &str) -> OpId {
         self.single(NFT_MSG_DELTABLE, 0, family, |buf, _| {

@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::IoSlice;
 
 use super::constants::*;
-use super::reply::{self, ChainInfo, DumpedElement, Message, SetInfo, TableInfo};
+use super::reply::{self, ChainInfo, DumpedElement, Message, RuleInfo, SetInfo, TableInfo};
 use super::{Batch, Element, Family};
 use crate::Error;
 use crate::attr;
@@ -116,16 +116,20 @@ impl Socket {
         family: Family,
         table: &str,
     ) -> Result<BTreeMap<String, Vec<Option<String>>>, Error> {
-        let filter = |buf: &mut Vec<u8>| attr::put_str(buf, NFTA_RULE_TABLE, table);
-        let rules = self.dump_table(NFT_MSG_GETRULE, family, filter, |message| {
-            let rule = reply::parse_rule(message)?;
-            Ok((rule.family == Some(family) && rule.table == table).then_some(rule))
-        })?;
         let mut chains: BTreeMap<String, Vec<Option<String>>> = BTreeMap::new();
-        for rule in rules {
+        for rule in self.rule_list(family, table)? {
             chains.entry(rule.chain).or_default().push(rule.comment);
         }
         Ok(chains)
+    }
+
+    /// Every rule of a table, in order within its chain.
+    pub fn rule_list(&mut self, family: Family, table: &str) -> Result<Vec<RuleInfo>, Error> {
+        let filter = |buf: &mut Vec<u8>| attr::put_str(buf, NFTA_RULE_TABLE, table);
+        self.dump_table(NFT_MSG_GETRULE, family, filter, |message| {
+            let rule = reply::parse_rule(message)?;
+            Ok((rule.family == Some(family) && rule.table == table).then_some(rule))
+        })
     }
 
     /// Gives every element of a set to `each`, as it arrives.

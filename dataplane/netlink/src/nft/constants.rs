@@ -6,6 +6,7 @@ pub(crate) const NFNL_MSG_BATCH_BEGIN: u16 = 0x10;
 pub(crate) const NFNL_MSG_BATCH_END: u16 = 0x11;
 pub(crate) const NFNL_BATCH_GENID: u16 = 1;
 pub(crate) const NFNLGRP_NFTABLES: i32 = 7;
+pub(crate) const NFNLGRP_NFTRACE: i32 = 9;
 
 pub(crate) const NFT_MSG_NEWTABLE: u16 = 0;
 pub(crate) const NFT_MSG_GETTABLE: u16 = 1;
@@ -24,6 +25,7 @@ pub(crate) const NFT_MSG_GETSETELEM: u16 = 13;
 pub(crate) const NFT_MSG_DELSETELEM: u16 = 14;
 pub(crate) const NFT_MSG_NEWGEN: u16 = 15;
 pub(crate) const NFT_MSG_GETGEN: u16 = 16;
+pub(crate) const NFT_MSG_TRACE: u16 = 17;
 pub(crate) const NFT_MSG_NEWOBJ: u16 = 18;
 pub(crate) const NFT_MSG_DELOBJ: u16 = 20;
 pub(crate) const NFT_MSG_NEWFLOWTABLE: u16 = 22;
@@ -39,6 +41,8 @@ pub(crate) const NFTA_GEN_PROC_NAME: u16 = 3;
 pub(crate) const NFTA_TABLE_NAME: u16 = 1;
 pub(crate) const NFTA_TABLE_FLAGS: u16 = 2;
 pub(crate) const NFTA_TABLE_USERDATA: u16 = 6;
+/// The table goes with the socket that made it, and only that one may change it (5.12).
+pub(crate) const NFT_TABLE_F_OWNER: u32 = 2;
 
 pub(crate) const NFTA_CHAIN_TABLE: u16 = 1;
 pub(crate) const NFTA_CHAIN_NAME: u16 = 3;
@@ -51,6 +55,7 @@ pub(crate) const NFTA_HOOK_PRIORITY: u16 = 2;
 
 pub(crate) const NFTA_RULE_TABLE: u16 = 1;
 pub(crate) const NFTA_RULE_CHAIN: u16 = 2;
+pub(crate) const NFTA_RULE_HANDLE: u16 = 3;
 pub(crate) const NFTA_RULE_EXPRESSIONS: u16 = 4;
 pub(crate) const NFTA_RULE_USERDATA: u16 = 7;
 
@@ -182,3 +187,17 @@ pub(crate) const NFTNL_UDATA_SET_DATA_INTERVAL: u8 = 6;
 pub(crate) const NFTNL_UDATA_SET_COMMENT: u8 = 7;
 pub(crate) const NFTNL_UDATA_SET_TYPEOF_EXPR: u8 = 0;
 pub(crate) const NFTNL_UDATA_SET_TYPEOF_DATA: u8 = 1;
+
+pub(crate) const NFTA_TRACE_TABLE: u16 = 1;
+pub(crate) const NFTA_TRACE_CHAIN: u16 = 2;
+pub(crate) const NFTA_TRACE_RULE_HANDLE: u16 = 3;
+pub(crate) const NFTA_TRACE_TYPE: u16 = 4;
+pub(crate) const NFTA_TRACE_VERDICT: u16 = 5;
+pub(crate) const NFTA_TRACE_ID: u16 = 6;
+pub(crate) const NFTA_TRACE_NETWORK_HEADER: u16 = 8;
+pub(crate) const NFTA_TRACE_TRANSPORT_HEADER: u16 = 9;
+pub(crate) const NFTA_TRACE_NFPROTO: u16 = 15;
+pub(crate) const NFTA_TRACE_POLICY: u16 = 16;
+pub(crate) const NFT_TRACETYPE_POLICY: u32 = 1;
+pub(crate) const NFT_TRACETYPE_RETURN: u32 = 2;
+pub(crate) const NFT_TRACETYPE_RULE: u32 = 3;

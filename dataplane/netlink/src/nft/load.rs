@@ -29,6 +29,8 @@ pub enum MetaKey {
     Iifname,
     /// `oifname`, 16 bytes.
     Oifname,
+    /// `meta nftrace`, 1 byte: whether the packet is traced.
+    Nftrace,
     /// `meta nfproto`, 1 byte.
     Nfproto,
     /// `meta l4proto`, 1 byte.
@@ -86,6 +88,7 @@ impl MetaKey {
             Self::Oif => 5,
             Self::Iifname => 6,
             Self::Oifname => 7,
+            Self::Nftrace => 12,
             Self::Nfproto => 15,
             Self::L4proto => 16,
         }

@@ -79,6 +79,8 @@ pub struct RuleInfo {
     pub table: String,
     /// The chain it is in.
     pub chain: String,
+    /// The kernel's number of it, unique in its table.
+    pub handle: Option<u64>,
     /// Its comment.
     pub comment: Option<String>,
 }
@@ -210,10 +212,11 @@ pub fn parse_chain(message: &Message<'_>) -> Result<ChainInfo, Error> {
 /// Reads of a `NEWRULE` where it is and what it says of itself; its expressions are never decoded.
 pub fn parse_rule(message: &Message<'_>) -> Result<RuleInfo, Error> {
     let (family, attrs) = message.body()?;
-    let (mut table, mut chain, mut comment) = (None, None, None);
+    let (mut table, mut chain, mut handle, mut comment) = (None, None, None, None);
     for attr in attrs {
         let attr = attr?;
         match attr.kind {
+            NFTA_RULE_HANDLE => handle = Some(attr.u64()?),
             NFTA_RULE_TABLE => table = Some(attr.text()),
             NFTA_RULE_CHAIN => chain = Some(attr.text()),
             NFTA_RULE_USERDATA => {
@@ -227,6 +230,7 @@ pub fn parse_rule(message: &Message<'_>) -> Result<RuleInfo, Error> {
             family: Family::from_nfproto(family),
             table,
             chain,
+            handle,
             comment: comment.map(Into::into),
         }),
         _ => Err(malformed("rule without table and chain")),

@@ -2,11 +2,13 @@
 //! address whatever the port. The first user brings one in, the last one lets it go.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use zw_model::Family;
 
 use crate::changes::{Changes, Net};
 use crate::element::{Element, Key};
+use crate::ipvs::{VirtualKey, VirtualServer};
 use crate::service::PortRules;
 use crate::sets::SetName;
 use crate::shape::Shape;
@@ -25,6 +27,10 @@ pub(super) struct Shared {
     /// Those that nobody uses any more.
     emptied: BTreeSet<(Family, String)>,
     elements: BTreeMap<(Family, SetName, Key), usize>,
+    /// IPVS picks endpoints.
+    ipvs: bool,
+    /// Addresses that are the node's own: as [`SetName::ClusterIps`] they are counted, but not written.
+    own: BTreeSet<(Family, Key)>,
 }
 
 /// What an update has brought in.
@@ -32,6 +38,8 @@ pub(super) struct Shared {
 pub(super) struct Turnover {
     pub(super) new_shapes: BTreeSet<(Family, Shape)>,
     pub(super) new_maps: BTreeSet<(Family, String)>,
+    /// The virtual servers that may change, as they were.
+    pub(super) servers: BTreeMap<VirtualKey, Option<VirtualServer>>,
 }
 
 /// What there was before an update.
@@ -48,6 +56,27 @@ impl Snapshot {
 }
 
 impl Shared {
+    pub(super) fn new(ipvs: bool, own: &BTreeSet<IpAddr>) -> Self {
+        Self { ipvs, own: owned(own), ..Self::default() }
+    }
+
+    /// The node has these addresses by itself now.
+    pub(super) fn set_own(&mut self, own: &BTreeSet<IpAddr>, net: &mut Net) {
+        let (before, after) = (std::mem::replace(&mut self.own, owned(own)), &self.own);
+        let set = SetName::ClusterIps;
+        for (family, key) in before.symmetric_difference(after) {
+            if self.elements.contains_key(&(*family, set, *key)) {
+                let element = |is: bool| is.then(|| Element::bare(*key));
+                let hidden = |own: &BTreeSet<(Family, Key)>| own.contains(&(*family, *key));
+                net.record(*family, set, *key, element(!hidden(&before)), element(!hidden(after)));
+            }
+        }
+    }
+
+    fn is_hidden(&self, family: Family, set: SetName, key: Key) -> bool {
+        set == SetName::ClusterIps && self.own.contains(&(family, key))
+    }
+
     pub(super) fn snapshot(&self) -> Snapshot {
         let sticky = Family::BOTH.into_iter().filter(|family| self.any_sticky(*family));
         Snapshot { idle: self.idle.clone(), sticky: sticky.collect() }
@@ -77,11 +106,14 @@ impl Shared {
     }
 
     pub(super) fn has_element(&self, family: Family, set: SetName, key: Key) -> bool {
-        self.elements.contains_key(&(family, set, key))
+        self.elements.contains_key(&(family, set, key)) && !self.is_hidden(family, set, key)
     }
 
     pub(super) fn elements(&self, family: Family) -> impl Iterator<Item = (&SetName, &Key)> {
-        let of_family = self.elements.keys().filter(move |(of, ..)| *of == family);
+        let of_family = self
+            .elements
+            .keys()
+            .filter(move |(of, set, key)| *of == family && !self.is_hidden(family, *set, *key));
         of_family.map(|(_, set, key)| (set, key))
     }
 
@@ -94,7 +126,9 @@ impl Shared {
         mut net: Option<&mut Net>,
         turnover: &mut Turnover,
     ) {
-        let shapes = |port: Option<&PortRules>| port.map(PortRules::shapes).unwrap_or_default();
+        let ipvs = self.ipvs;
+        let shapes =
+            |port: Option<&PortRules>| port.map(|port| port.shapes(ipvs)).unwrap_or_default();
         for shape in shapes(after) {
             self.take(family, shape, turnover);
         }
@@ -102,9 +136,12 @@ impl Shared {
             self.let_go(family, shape);
         }
 
-        let elements = |port: Option<&PortRules>| port.map(PortRules::shared).unwrap_or_default();
+        let elements =
+            |port: Option<&PortRules>| port.map(|port| port.shared(ipvs)).unwrap_or_default();
+        let own = &self.own;
         let mut tell = |set, key, is: bool| {
-            if let Some(net) = net.as_deref_mut() {
+            let hidden = set == SetName::ClusterIps && own.contains(&(family, key));
+            if let Some(net) = net.as_deref_mut().filter(|_| !hidden) {
                 let element = Element::bare(key);
                 let (before, after) =
                     if is { (None, Some(element)) } else { (Some(element), None) };
@@ -150,12 +187,29 @@ impl Shared {
         }
     }
 
+    /// Forgets one shape, if nobody uses it.
+    pub(super) fn drop_idle(&mut self, family: Family, shape: Shape) {
+        let key = (family, shape);
+        if self.idle.remove(&key) {
+            self.shapes.remove(&key);
+        }
+    }
+
     /// Nothing lies idle after a fresh start.
     pub(super) fn forget_idle(&mut self) {
         self.idle.clear();
         self.shapes.retain(|_, uses| *uses > 0);
         for key in std::mem::take(&mut self.emptied) {
             self.affinity_maps.remove(&key);
+        }
+    }
+
+    /// There is a chain of this shape; if nobody uses it, it lies idle.
+    pub(super) fn keep_idle(&mut self, family: Family, shape: Shape) {
+        let key = (family, shape);
+        if self.idle.len() < IDLE_SHAPES && !self.shapes.contains_key(&key) {
+            self.shapes.insert(key.clone(), 0);
+            self.idle.insert(key);
         }
     }
 
@@ -195,4 +249,8 @@ impl Shared {
             }
         }
     }
+}
+
+fn owned(addresses: &BTreeSet<IpAddr>) -> BTreeSet<(Family, Key)> {
+    addresses.iter().map(|addr| (Family::of(*addr), Key::new().addr(*addr))).collect()
 }

@@ -1,6 +1,8 @@
 //! Histories of updates against a table that behaves like the kernel. The domain is tiny, so that
 //! Services fight for addresses, share endpoints and change shape all the time.
 
+mod ipvs;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -15,8 +17,9 @@ use super::shared::IDLE_SHAPES;
 use super::{Contested, Desired};
 use crate::adopt::{Actual, bring_to};
 use crate::base::base_table;
-use crate::changes::{Changes, TableChanges};
+use crate::changes::{Changes, Place, TableChanges};
 use crate::config::{PlanConfig, Pods};
+use crate::digest::{Digest, SetDigest, TableDigest};
 use crate::element::{Data, Element, Key};
 use crate::frontend::Frontend;
 use crate::ruleset::{Chain, Statement};
@@ -115,16 +118,13 @@ fn config() -> PlanConfig {
 
 fn surroundings() -> Surroundings {
     let service_ranges = ["10.96.0.0/16", "fd00:96::/112"].map(|net| net.parse().unwrap()).to_vec();
-    Surroundings { node_addresses: node().addresses.into_iter().collect(), service_ranges }
+    let node_addresses = node().addresses.into_iter().collect();
+    Surroundings { node_addresses, service_ranges, ..Surroundings::default() }
 }
 
 fn node() -> NodeContext {
     let addresses = ["192.0.2.1", "2001:db8::1"].map(|addr| addr.parse().unwrap()).to_vec();
     NodeContext { name: "node-1".into(), addresses, ..NodeContext::default() }
-}
-
-fn new_desired() -> Desired {
-    Desired::new(config(), surroundings())
 }
 
 fn shape_chain(family: Family, slots: u32, config: &PlanConfig) -> Chain {
@@ -159,7 +159,9 @@ fn plan(key: &ServiceKey, spec: &Spec, desired: &Desired) -> ServiceRules {
             .collect(),
         internal_policy: policy(spec.features.internal_local),
         external_policy: policy(spec.features.external_local),
+        has_selector: false,
         affinity: spec.features.affinity,
+        scheduler: None,
         external: Some(Box::new(external(spec.features))),
     };
     let slices = Family::BOTH.map(|family| Slice {
@@ -167,6 +169,7 @@ fn plan(key: &ServiceKey, spec: &Spec, desired: &Desired) -> ServiceRules {
         service: key.clone(),
         family,
         scope: Scope::Everyone,
+        managed_by: None,
         ports: ports
             .iter()
             .map(|(name, protocol, port)| SlicePort {
@@ -213,6 +216,7 @@ fn external(features: Features) -> External {
 
 /// `desired` as a history leaves it, the tables it was told to write, and what it should know.
 struct Run {
+    config: PlanConfig,
     desired: Desired,
     tables: [Table; 2],
     services: BTreeMap<ServiceKey, ServiceRules>,
@@ -220,9 +224,13 @@ struct Run {
 
 impl Run {
     fn new() -> Self {
-        let desired = new_desired();
+        Self::with(config())
+    }
+
+    fn with(config: PlanConfig) -> Self {
+        let desired = Desired::new(config.clone(), surroundings());
         let tables = Family::BOTH.map(|family| Table::of(&desired, family).unwrap());
-        Self { desired, tables, services: BTreeMap::new() }
+        Self { config, desired, tables, services: BTreeMap::new() }
     }
 
     /// Plans and applies one update, and returns what it changed.
@@ -260,7 +268,7 @@ impl Run {
 
     /// The same Services and slots without any history.
     fn fresh(&self) -> Desired {
-        let mut fresh = new_desired();
+        let mut fresh = Desired::new(self.config.clone(), surroundings());
         fresh.load(self.services.iter().map(|(key, rules)| (key.clone(), Some(rules.clone()))));
         fresh
     }
@@ -271,14 +279,36 @@ impl Run {
         for table in &self.tables {
             let family = table.family;
             let mut want = Table::of(&fresh, family).unwrap();
-            for (name, chain) in idle(table, &want) {
+            for (name, chain) in idle(table, &want, &self.config) {
                 want.chains.insert(name, chain);
             }
             assert_eq!(*table, want, "as a fresh start would have it:\n{table}\n{want}");
             assert_eq!(*table, Table::of(&self.desired, family).unwrap(), "as it is remembered");
         }
-        assert_eq!(bring_to(&self.desired, &actual(&self.tables)), Changes::default());
+        assert_eq!(bring_to(&self.desired, &actual(&self.tables)).tables, BTreeMap::new());
+        assert_eq!(self.desired.differences(&digest(&self.tables)), [""; 0]);
     }
+}
+
+/// As the kernel would tell it.
+fn digest(tables: &[Table; 2]) -> Digest {
+    let table = |table: &Table| {
+        let read = table.read_back();
+        let sets = read.sets.iter().map(|(set, elements)| {
+            let mut digest = SetDigest::default();
+            elements.values().for_each(|element| digest.add(element));
+            (*set, digest)
+        });
+        let digest = TableDigest {
+            sets: sets.collect(),
+            note: read.note.clone(),
+            chains: read.chains.clone(),
+            affinity_maps: read.affinity_maps.keys().cloned().collect(),
+            ..TableDigest::default()
+        };
+        (table.family, digest)
+    };
+    Digest { tables: tables.iter().map(table).collect() }
 }
 
 /// The chains that elements go to.
@@ -293,18 +323,19 @@ fn goals(table: &Table) -> BTreeSet<String> {
 }
 
 /// The shape chains that `table` has over `fresh`.
-fn idle(table: &Table, fresh: &Table) -> Vec<(String, Chain)> {
+fn idle(table: &Table, fresh: &Table, config: &PlanConfig) -> Vec<(String, Chain)> {
     let extra = table.chains.keys().filter(|name| !fresh.chains.contains_key(*name));
     extra
         .filter_map(|name| {
             let shape = Shape::parse(name).filter(|shape| !shape.is_sticky())?;
-            Some((name.clone(), shape.chain(table.family, &config())))
+            Some((name.clone(), shape.chain(table.family, config)))
         })
         .collect()
 }
 
 fn actual(tables: &[Table; 2]) -> Actual {
-    Actual { tables: tables.iter().map(|table| (table.family, table.read_back())).collect() }
+    let tables = tables.iter().map(|table| (table.family, table.read_back())).collect();
+    Actual { tables, ..Actual::default() }
 }
 
 /// Applies `changes` to both tables.
@@ -330,6 +361,52 @@ fn frontend(last: u8) -> Frontend {
 
 proptest! {
     #[test]
+    fn changes_that_were_not_sent_go_with_the_next(steps in history()) {
+        let mut run = Run::new();
+        let mut tables = run.tables.clone();
+        let mut unsent = Changes::default();
+        for (at, step) in steps.into_iter().enumerate() {
+            let step = step.into_iter().map(|(service, spec)| (key(service), spec));
+            unsent = unsent.then(run.step(step));
+            // Every third fails.
+            if at % 3 != 0 {
+                tables = applied(&tables, &std::mem::take(&mut unsent));
+                prop_assert_eq!(&tables, &run.tables);
+            }
+        }
+        prop_assert_eq!(applied(&tables, &unsent), run.tables);
+    }
+
+    #[test]
+    fn what_is_left_of_changes_follows_from_what_is_there(steps in history(), landed in any::<bool>()) {
+        let mut run = Run::new();
+        for step in steps {
+            let before = run.tables.clone();
+            let changes = run.step(step.into_iter().map(|(service, spec)| (key(service), spec)));
+            let is = if landed { &run.tables } else { &before };
+            let element = |(family, set, key): &Place| {
+                let table = is.iter().find(|table| table.family == *family)?;
+                table.elements.get(set)?.get(key).cloned()
+            };
+            let found: Vec<_> = changes.places().into_iter().map(|at| (at, element(&at))).collect();
+            let left = run.desired.resume(changes.clone(), found);
+            let mut is = is.clone();
+            for table in &mut is {
+                let Some(left) = left.tables.get(&table.family) else { continue };
+                // What was swept already cannot be again, and the sweep is no part of the transaction.
+                let mut left = left.clone();
+                left.delete_chains.retain(|chain| table.chains.contains_key(chain));
+                left.forget_others.retain(|map, _| table.affinity_maps.contains_key(map));
+                table.apply(&left).unwrap();
+            }
+            prop_assert_eq!(&is, &run.tables);
+            if landed && !changes.places().iter().any(|(_, set, _)| set.def().ranges) {
+                prop_assert_eq!(left.element_operations(), 0);
+            }
+        }
+    }
+
+    #[test]
     fn any_history_ends_in_the_same_table_as_a_fresh_start(history in history()) {
         let mut run = Run::new();
         for step in history {
@@ -353,6 +430,19 @@ proptest! {
             prop_assert_eq!(&brought, &tables_of(&fresh));
             prop_assert_eq!(bring_to(&fresh, &actual(&brought)), Changes::default());
         }
+    }
+
+    #[test]
+    fn a_restart_with_nothing_changed_writes_nothing(history in history()) {
+        let mut run = Run::new();
+        for step in history {
+            run.step(step.into_iter().map(|(service, spec)| (key(service), spec)));
+        }
+        let found = actual(&run.tables);
+        let mut fresh = run.fresh();
+        fresh.keep_idle(&found);
+        prop_assert_eq!(bring_to(&fresh, &found), Changes::default());
+        prop_assert_eq!(&tables_of(&fresh), &run.tables, "what lies idle is known");
     }
 
     #[test]
@@ -505,7 +595,8 @@ fn a_set_of_another_version_is_deleted_and_nothing_else_touched() {
     found.tables.get_mut(&Family::V6).unwrap().unknown_sets.push("firewall".into());
     let changes = bring_to(&run.desired, &found);
     let want = TableChanges { delete_sets: vec!["firewall".into()], ..TableChanges::default() };
-    assert_eq!(changes, Changes { tables: BTreeMap::from([(Family::V6, want)]) });
+    let tables = BTreeMap::from([(Family::V6, want)]);
+    assert_eq!(changes, Changes { tables, ..Changes::default() });
 }
 
 #[test]
@@ -519,7 +610,8 @@ fn a_table_that_cannot_be_changed_in_place_is_replaced() {
     let changes = bring_to(&run.desired, &found);
     let fresh = bring_to(&run.desired, &Actual::default()).tables.remove(&Family::V4).unwrap();
     let want = TableChanges { delete_table: true, ..fresh };
-    assert_eq!(changes, Changes { tables: BTreeMap::from([(Family::V4, want)]) });
+    let tables = BTreeMap::from([(Family::V4, want)]);
+    assert_eq!(changes, Changes { tables, ..Changes::default() });
     assert_eq!(applied(&damaged, &changes), run.tables);
 }
 
@@ -615,7 +707,8 @@ fn removing_an_endpoint_moves_the_last_one_into_its_slot() {
         ]),
         ..TableChanges::default()
     };
-    assert_eq!(changes, Changes { tables: BTreeMap::from([(Family::V4, want)]) });
+    let tables = BTreeMap::from([(Family::V4, want)]);
+    assert_eq!(changes, Changes { tables, ..Changes::default() });
 }
 
 #[test]
@@ -633,7 +726,7 @@ fn a_service_that_scales_through_many_sizes_leaves_few_idle_chains() {
     for size in sizes {
         run.step([(key(0), Some(plain(0..size)))]);
         let fresh = run.fresh();
-        let idle = idle(&run.tables[0], &Table::of(&fresh, Family::V4).unwrap());
+        let idle = idle(&run.tables[0], &Table::of(&fresh, Family::V4).unwrap(), &config());
         assert!(idle.len() <= IDLE_SHAPES, "{} idle chains at size {size}", idle.len());
     }
     run.check();
@@ -649,8 +742,9 @@ fn shapes_that_all_fall_idle_at_once_go_with_the_next_update() {
         let last = u8::try_from(n).unwrap();
         (name(n), Some(Spec { vips: [Some(last), None], endpoints, ..plain([]) }))
     }));
-    let idle =
-        |run: &Run| idle(&run.tables[0], &Table::of(&run.fresh(), Family::V4).unwrap()).len();
+    let idle = |run: &Run| {
+        idle(&run.tables[0], &Table::of(&run.fresh(), Family::V4).unwrap(), &config()).len()
+    };
     run.step((0..many).map(|n| (name(n), None)));
     assert_eq!(idle(&run), many, "they may not go in the transaction that frees them");
     run.step([(key(0), Some(plain(0..2)))]);
@@ -739,6 +833,7 @@ fn a_hairpin_address_stays_until_its_last_user_goes() {
         delete_elements: BTreeMap::from([(SetName::Hairpin, vec![Element::bare(pair)])]),
         ..TableChanges::default()
     };
-    assert_eq!(changes, Changes { tables: BTreeMap::from([(Family::V4, want)]) });
+    let tables = BTreeMap::from([(Family::V4, want)]);
+    assert_eq!(changes, Changes { tables, ..Changes::default() });
     run.check();
 }

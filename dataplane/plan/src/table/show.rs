@@ -19,6 +19,24 @@ pub fn show_key(family: Family, set: SetName, key: &Key) -> String {
     show(family, set.def().key, key)
 }
 
+/// An element as nft writes it.
+pub fn show_element(family: Family, set: SetName, element: &Element) -> String {
+    let def = set.def();
+    let mut text = show(family, def.key, &element.key);
+    if let Some(comment) = &element.comment {
+        text += &format!(" comment \"{comment}\"");
+    }
+    match (&element.data, def.data) {
+        (Data::UpTo(end), _) => text = show_span(family, def.key, &element.key, end),
+        (Data::Goto(chain), _) => text += &format!(" : goto {chain}"),
+        (Data::Value(value), SetData::Fields(fields)) => {
+            text += &format!(" : {}", show(family, fields, value));
+        }
+        _ => {}
+    }
+    text
+}
+
 fn show(family: Family, fields: &[Field], key: &Key) -> String {
     match decode(family, fields, key) {
         Some(values) => values.iter().map(ToString::to_string).collect::<Vec<_>>().join(" . "),
@@ -82,7 +100,7 @@ impl Table {
             writeln!(f, "\t\tcounter")?;
         }
         let shown: Vec<String> =
-            elements.values().map(|element| self.show_element(def, element)).collect();
+            elements.values().map(|e| show_element(self.family, def.name, e)).collect();
         fmt_elements(f, &shown)?;
         writeln!(f, "\t}}\n")
     }
@@ -105,22 +123,6 @@ impl Table {
         });
         fmt_elements(f, &shown.collect::<Vec<_>>())?;
         writeln!(f, "\t}}\n")
-    }
-
-    fn show_element(&self, def: &SetDef, element: &Element) -> String {
-        let mut text = show(self.family, def.key, &element.key);
-        if let Some(comment) = &element.comment {
-            text += &format!(" comment \"{comment}\"");
-        }
-        match (&element.data, def.data) {
-            (Data::UpTo(end), _) => text = show_span(self.family, def.key, &element.key, end),
-            (Data::Goto(chain), _) => text += &format!(" : goto {chain}"),
-            (Data::Value(value), SetData::Fields(fields)) => {
-                text += &format!(" : {}", show(self.family, fields, value));
-            }
-            _ => {}
-        }
-        text
     }
 }
 

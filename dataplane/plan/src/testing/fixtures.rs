@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 pub use zw_model::Conditions;
 use zw_model::{
-    Family, Hints, NodeContext, Protocol, Scope, Service, ServiceKey, ServicePort, Slice,
-    SliceEndpoint, SliceKey, SlicePort, Topology,
+    Family, Hints, NodeContext, Protocol, Scheduler, Scope, Service, ServiceKey, ServicePort,
+    Slice, SliceEndpoint, SliceKey, SlicePort, Topology,
 };
 
-use super::{NODE, host};
+use super::{NODE, host, second_address};
 use crate::config::{PlanConfig, Pods};
 use crate::desired::Desired;
 use crate::service::{Slots, plan_service};
@@ -108,6 +108,17 @@ impl World {
         self
     }
 
+    /// The same in the ipvs mode, where node ports are served on listed addresses.
+    pub fn by_ipvs(mut self) -> Self {
+        self.config.ipvs = Some(Scheduler::default());
+        let own = [NODE.addr(self.family), second_address(self.family)];
+        if !std::mem::take(&mut self.config.any_node_address).is_empty() {
+            self.surroundings.node_addresses = own.into();
+        }
+        self.surroundings.own_addresses = own.into();
+        self
+    }
+
     /// Adds a slice.
     pub fn slice(
         mut self,
@@ -124,6 +135,7 @@ impl World {
             service,
             family: self.family,
             scope: Scope::Everyone,
+            managed_by: None,
             ports: ports
                 .iter()
                 .map(|(name, protocol, port)| SlicePort {

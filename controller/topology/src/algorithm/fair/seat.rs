@@ -25,12 +25,13 @@ pub(super) struct Seat {
 
 impl Seat {
     /// The zone's starting point: its own endpoints, or as many as it needs at least.
-    pub(super) fn new(zone: usize, counts: Counts, totals: Totals) -> Self {
+    pub(super) fn new(zone: usize, counts: Counts, totals: Totals, overload_percent: u32) -> Self {
         let expected = totals.expected_scaled(counts);
-        // Smallest h with expected / h < 3/2, on whole numbers.
+        // Smallest h with expected / h < 1 + p/100, on whole numbers.
+        let limit = 100 + u64::from(overload_percent);
         let least = match counts.nodes {
             0 => 0,
-            _ => (2 * expected / (3 * totals.nodes) + 1) as u32,
+            _ => (100 * expected / (limit * totals.nodes) + 1) as u32,
         };
         let held = if counts.nodes == 0 { 0 } else { counts.endpoints.max(least) };
         let seat = Self {

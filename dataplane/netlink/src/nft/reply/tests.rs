@@ -20,6 +20,7 @@ fn parse_everything(datagram: &[u8]) {
         let _ = parse_rule(&message);
         let _ = parse_generation(&message);
         let _ = parse_elements(&message, &mut |_| {});
+        let _ = crate::nft::parse_trace(&message);
     }
 }
 

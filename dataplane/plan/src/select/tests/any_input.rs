@@ -59,6 +59,7 @@ fn slices() -> impl Strategy<Value = Vec<Slice>> {
             service: ServiceKey::new("web", "api"),
             family,
             scope,
+            managed_by: None,
             ports,
             endpoints,
         })

@@ -9,8 +9,8 @@ use std::path::Path;
 use zw_model::Family;
 use zw_netlink::nft::Batch;
 
+use super::{Kernel, reading};
 use crate::error::WriteError;
-use crate::kernel::{Kernel, reading};
 use crate::nft::family as netlink_family;
 
 /// The table of its nftables mode, in `ip` and in `ip6`.

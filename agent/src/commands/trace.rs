@@ -1,0 +1,170 @@
+//! `zoneward trace`: the way of one packet through the rules, walked or watched.
+
+mod live;
+mod question;
+mod show;
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::net::IpAddr;
+use std::path::Path;
+
+use anyhow::{Context, anyhow, bail};
+use serde::Serialize;
+use zw_dataplane::Kernel;
+use zw_model::Family;
+use zw_plan::{Fate, PlanConfig, Step, Table, Walk, show_element, walk};
+
+use super::run::with_advice;
+use crate::addresses::Addresses;
+use crate::cli::{StoryOutput, TraceArgs};
+use crate::inspect::planned::Planned;
+use crate::screen::Screen;
+use question::Question;
+
+/// A packet's way, whoever told it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Way {
+    from: String,
+    to: String,
+    protocol: String,
+    /// The Service port it met.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    service: Option<String>,
+    /// `reaches`, `refused`, `dropped`, `untouched` or `unknown`
+    fate: &'static str,
+    because: String,
+    steps: Vec<ShownStep>,
+    endpoints: Vec<ShownEndpoint>,
+}
+
+/// A rule that matched.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ShownStep {
+    hook: String,
+    chain: String,
+    rule: String,
+    /// The elements it found, as `@set element`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    found: Vec<String>,
+}
+
+/// Where it may end.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ShownEndpoint {
+    address: String,
+    /// From 0 to 1.
+    probability: f64,
+    /// It sees the node's address as the client's.
+    as_node: bool,
+    steps: Vec<ShownStep>,
+}
+
+/// The rules to walk through, and the addresses of the node that has them.
+struct Ground {
+    tables: HashMap<Family, Table>,
+    node: Vec<IpAddr>,
+}
+
+pub(crate) fn run(args: TraceArgs, out: &mut dyn Write) -> anyhow::Result<()> {
+    let screen = Screen::standard(args.color.color);
+    let ground = match (&args.state, &args.node_name) {
+        (Some(path), Some(node_name)) => planned(path, node_name, args.plan.config())?,
+        _ => held()?,
+    };
+    let question = Question::parse(&args, &ground)?;
+    let way = if args.live {
+        live::watch(&question, &ground, args.wait)?
+    } else {
+        let table = ground
+            .tables
+            .get(&question.family())
+            .ok_or_else(|| anyhow!("there is no {} table zoneward here", question.family()))?;
+        let walk = walk(table, &ground.node, question.packet());
+        walked(&question, table, &walk)
+    };
+    match args.output {
+        StoryOutput::Json => {
+            let json = serde_json::to_string_pretty(&way).context("cannot print JSON")?;
+            writeln!(out, "{json}")?;
+        }
+        StoryOutput::Text => show::print(&screen, &way, out)?,
+    }
+    Ok(())
+}
+
+fn planned(path: &Path, node_name: &str, config: PlanConfig) -> anyhow::Result<Ground> {
+    let planned = Planned::from_manifests(path, node_name, config, &HashMap::new())?;
+    let node = planned.index.node().addresses.iter().copied().chain(loopback()).collect();
+    let tables = planned.tables()?.into_iter().map(|table| (table.family, table)).collect();
+    Ok(Ground { tables, node })
+}
+
+/// The kernel's tables: elements as they are, rules where their fingerprints are those of ours.
+fn held() -> anyhow::Result<Ground> {
+    let mut kernel = Kernel::open().map_err(with_advice)?;
+    let actual = kernel.read_back().map_err(with_advice)?.actual;
+    if actual.tables.is_empty() {
+        bail!("Zoneward has programmed nothing here: there is no table zoneward");
+    }
+    let tables = actual.tables.iter();
+    let tables = tables.map(|(family, table)| (*family, Table::from_actual(*family, table)));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start a runtime")?;
+    let local =
+        runtime.block_on(async { Ok::<_, anyhow::Error>(Addresses::follow().await?.local()) })?;
+    let node = local.into_iter().chain(loopback()).collect();
+    Ok(Ground { tables: tables.collect(), node })
+}
+
+fn loopback() -> [IpAddr; 2] {
+    [IpAddr::from([127, 0, 0, 1]), std::net::Ipv6Addr::LOCALHOST.into()]
+}
+
+fn walked(question: &Question, table: &Table, walk: &Walk) -> Way {
+    let slots: u32 = walk.ways.iter().map(|way| way.slots).sum();
+    let steps = |steps: &[Step]| steps.iter().map(|step| shown(table.family, step)).collect();
+    let fate = match &walk.fate {
+        Fate::Redirected(_) => "reaches",
+        Fate::Rejected => "refused",
+        Fate::Dropped => "dropped",
+        Fate::Untouched => "untouched",
+        Fate::Unknown { .. } => "unknown",
+    };
+    Way {
+        from: question.from.to_string(),
+        to: question.to.to_string(),
+        protocol: question.protocol.to_string(),
+        service: walk.service().map(str::to_owned),
+        fate,
+        because: show::because(question, table, walk),
+        steps: steps(&walk.steps),
+        endpoints: walk
+            .ways
+            .iter()
+            .map(|way| ShownEndpoint {
+                address: way.outcome.to.to_string(),
+                probability: f64::from(way.slots) / f64::from(slots.max(1)),
+                as_node: way.outcome.masqueraded,
+                steps: steps(&way.steps),
+            })
+            .collect(),
+    }
+}
+
+fn shown(family: Family, step: &Step) -> ShownStep {
+    // A lookup in each slot finds them all; they are told as endpoints.
+    let found = step.found.iter().filter(|(set, _)| !set.as_str().ends_with("endpoints"));
+    let found = found.map(|(set, e)| format!("@{set} {}", show_element(family, *set, e)));
+    ShownStep {
+        hook: step.hook.to_string(),
+        chain: step.chain.clone(),
+        rule: step.rule.clone(),
+        found: found.collect(),
+    }
+}

@@ -1,0 +1,106 @@
+//! What should be in the kernel, from objects: manifests on disk, or those a running agent knows.
+
+use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
+use std::path::Path;
+
+use anyhow::bail;
+use ipnet::IpNet;
+use tracing::warn;
+use zw_model::Family;
+use zw_plan::{Desired, Frontend, PlanConfig, Slots, Surroundings, Table, plan_service};
+
+use super::agent::AgentReport;
+use crate::BadInput;
+use crate::index::Index;
+use crate::state::StateSource;
+
+/// Objects and the rules they ask for.
+#[derive(Debug)]
+pub(crate) struct Planned {
+    pub(crate) index: Index,
+    pub(crate) desired: Desired,
+    /// What the agent says of itself, if it was asked.
+    pub(crate) agent: Option<AgentReport>,
+}
+
+/// What rules depend on besides objects.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) plan: PlanConfig,
+    /// Where node ports are served; `None`: as an agent without settings would do it.
+    pub(crate) node_addresses: Option<BTreeSet<IpAddr>>,
+    /// `None`: as the objects say.
+    pub(crate) service_ranges: Option<Vec<IpNet>>,
+}
+
+impl From<PlanConfig> for Settings {
+    fn from(plan: PlanConfig) -> Self {
+        Self { plan, node_addresses: None, service_ranges: None }
+    }
+}
+
+impl Planned {
+    /// From manifests, for the node of this name. `slots`: who holds which slot already.
+    pub(crate) fn from_manifests(
+        path: &Path,
+        node_name: &str,
+        settings: impl Into<Settings>,
+        slots: &HashMap<Frontend, Slots>,
+    ) -> anyhow::Result<Self> {
+        let index = load(path, node_name)?;
+        Ok(Self::new(index, settings.into(), slots, None))
+    }
+
+    pub(crate) fn new(
+        index: Index,
+        settings: Settings,
+        slots: &HashMap<Frontend, Slots>,
+        agent: Option<AgentReport>,
+    ) -> Self {
+        let Settings { mut plan, node_addresses, service_ranges } = settings;
+        let node_addresses = node_addresses.unwrap_or_else(|| {
+            let addresses: BTreeSet<IpAddr> = index.node().addresses.iter().copied().collect();
+            // As the agent does by default: on the primary addresses, or on any of a family without.
+            let lacks =
+                |family: &Family| !addresses.iter().any(|addr| Family::of(*addr) == *family);
+            plan.any_node_address = Family::BOTH.into_iter().filter(lacks).collect();
+            addresses
+        });
+        let service_ranges = service_ranges.unwrap_or_else(|| index.service_ranges());
+        let surroundings =
+            Surroundings { node_addresses, service_ranges, ..Surroundings::default() };
+        let mut desired = Desired::new(plan, surroundings);
+        desired.load(index.service_keys().filter_map(|key| {
+            let (service, slices) = index.service(key)?;
+            let previous = |frontend: &Frontend| slots.get(frontend).cloned().unwrap_or_default();
+            Some((key.clone(), Some(plan_service(service, slices, index.node(), previous))))
+        }));
+        Self { index, desired, agent }
+    }
+
+    /// The tables of a fresh start.
+    pub(crate) fn tables(&self) -> anyhow::Result<Vec<Table>> {
+        Family::BOTH
+            .into_iter()
+            .map(|family| {
+                Table::of(&self.desired, family).map_err(|refused| anyhow::anyhow!(refused.0))
+            })
+            .collect()
+    }
+}
+
+/// Reads manifests once.
+fn load(path: &Path, node_name: &str) -> anyhow::Result<Index> {
+    let mut source = StateSource::new(path.to_owned());
+    let delta = source.poll();
+    for complaint in &delta.complaints {
+        warn!("{complaint}");
+    }
+    if !source.has_been_read() {
+        bail!(BadInput(format!("nothing in {} could be read", path.display())));
+    }
+    let mut index = Index::new(node_name);
+    delta.events.into_iter().for_each(|event| index.accept(event));
+    Ok(index)
+}

@@ -1,0 +1,150 @@
+//! What the kernel holds. It knows neither why, nor where endpoints run.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use zw_dataplane::{Kernel, WriteError};
+use zw_model::Family;
+use zw_plan::{
+    Actual, ActualTable, Data, Element, Frontend, Key, SetName, Shape, decode_frontend,
+    show_element,
+};
+
+use super::{EndpointView, FrontendKind, Policy, PortView, Refusal, empty, sort, split_comment};
+
+/// The sets that hold one kind of frontends.
+struct Sets {
+    connections: SetName,
+    services: SetName,
+    no_endpoints: SetName,
+    shortcuts: SetName,
+    sticky: SetName,
+}
+
+const ADDRESSES: Sets = Sets {
+    connections: SetName::Connections,
+    services: SetName::Services,
+    no_endpoints: SetName::NoEndpoints,
+    shortcuts: SetName::Shortcuts,
+    sticky: SetName::Sticky,
+};
+
+const NODE_PORTS: Sets = Sets {
+    connections: SetName::NodePortConnections,
+    services: SetName::NodePorts,
+    no_endpoints: SetName::NoEndpointNodePorts,
+    shortcuts: SetName::NodePortShortcuts,
+    sticky: SetName::StickyNodePorts,
+};
+
+/// Every Service port the kernel holds, by name.
+pub(crate) fn from_kernel(
+    kernel: &mut Kernel,
+    actual: &Actual,
+) -> Result<Vec<PortView>, WriteError> {
+    let mut slots = actual.slots();
+    let mut ports = Vec::new();
+    for (family, table) in &actual.tables {
+        let ranges = source_ranges(*family, table);
+        for sets in [ADDRESSES, NODE_PORTS] {
+            let Some(elements) = table.sets.get(&sets.connections) else { continue };
+            let connections = kernel.connections(*family, sets.connections)?;
+            for element in elements.values() {
+                let Some(frontend) = decode_frontend(*family, sets.connections, &element.key)
+                else {
+                    continue;
+                };
+                let (service, name) = split_comment(element.comment.as_deref().unwrap_or_default());
+                let backends = slots.remove(&frontend).unwrap_or_default();
+                let bound_by_policy = find(table, sets.shortcuts, &element.key).is_some();
+                let refusal = find(table, sets.no_endpoints, &element.key);
+                let leads_to = find(table, sets.services, &element.key);
+                let kind = kind_in(table, &frontend);
+                let shown = |backends: Vec<SocketAddr>| backends.iter().map(unexplained).collect();
+                ports.push(PortView {
+                    connections: connections.get(&element.key).copied(),
+                    without_endpoints: refusal.map(|element| Refusal::of(&element.data)),
+                    endpoints: shown(backends.all),
+                    endpoints_for_outsiders: bound_by_policy.then(|| shown(backends.local)),
+                    affinity_seconds: find(table, sets.sticky, &element.key).and_then(timeout),
+                    source_ranges: ranges.get(&element.key).cloned(),
+                    policy: policy_in(kind, bound_by_policy, leads_to, refusal),
+                    ..empty(frontend, kind, service, name)
+                });
+            }
+        }
+    }
+    sort(&mut ports);
+    Ok(ports)
+}
+
+fn find<'a>(table: &'a ActualTable, set: SetName, key: &Key) -> Option<&'a Element> {
+    table.sets.get(&set)?.get(key)
+}
+
+/// How long the chain that an element leads to remembers a client.
+fn timeout(element: &Element) -> Option<u32> {
+    match &element.data {
+        Data::Goto(chain) => Shape::parse(chain)?.timeout(),
+        _ => None,
+    }
+}
+
+fn kind_in(table: &ActualTable, frontend: &Frontend) -> FrontendKind {
+    let Some(addr) = frontend.addr() else { return FrontendKind::NodePort };
+    if find(table, SetName::ClusterIps, &Key::new().addr(addr)).is_some() {
+        FrontendKind::ClusterIp
+    } else if find(table, SetName::Firewalled, &frontend.key()).is_some() {
+        FrontendKind::LoadBalancer
+    } else {
+        FrontendKind::External
+    }
+}
+
+/// As far as chains tell it: at a cluster IP a local policy only means fewer endpoints.
+fn policy_in(
+    kind: FrontendKind,
+    bound_by_policy: bool,
+    leads_to: Option<&Element>,
+    refusal: Option<&Element>,
+) -> Policy {
+    let ignored = refusal.is_some_and(|element| Refusal::of(&element.data) == Refusal::Ignored);
+    let local_chain = leads_to.is_some_and(
+        |element| matches!(&element.data, Data::Goto(chain) if chain.contains("-local-")),
+    );
+    match kind {
+        _ if ignored || bound_by_policy || local_chain => Policy::Local,
+        FrontendKind::ClusterIp => Policy::Unknown,
+        _ if leads_to.is_some() => Policy::Cluster,
+        _ => Policy::Unknown,
+    }
+}
+
+/// By the frontend's key.
+fn source_ranges(family: Family, table: &ActualTable) -> HashMap<Key, Vec<String>> {
+    let mut ranges: HashMap<Key, Vec<String>> = HashMap::new();
+    for element in table.sets.get(&SetName::Firewalled).into_iter().flat_map(HashMap::values) {
+        ranges.insert(element.key, Vec::new());
+    }
+    for element in table.sets.get(&SetName::Allowed).into_iter().flat_map(HashMap::values) {
+        let Some(frontend) = decode_frontend(family, SetName::Allowed, &element.key) else {
+            continue;
+        };
+        let shown = show_element(family, SetName::Allowed, element);
+        if let Some(range) = shown.rsplit(" . ").next() {
+            ranges.entry(frontend.key()).or_default().push(range.to_owned());
+        }
+    }
+    ranges.values_mut().for_each(|ranges| ranges.sort());
+    ranges
+}
+
+fn unexplained(address: &SocketAddr) -> EndpointView {
+    EndpointView {
+        address: address.to_string(),
+        node: None,
+        zone: None,
+        reason: None,
+        connections: None,
+    }
+}

@@ -1,0 +1,76 @@
+//! Which Services come first where nothing is programmed yet, and how many at a time.
+//!
+//! A node without rules needs the API server and DNS before anything else, and 250,000 endpoints in one
+//! transaction would keep those waiting. Each transaction makes the kernel look at the whole table once
+//! more, so they double in size.
+
+use std::collections::VecDeque;
+
+use zw_model::ServiceKey;
+
+use crate::index::Index;
+
+/// About how many endpoints the first transaction writes, and the largest.
+const FIRST: usize = 4096;
+const LARGEST: usize = 1 << 17;
+
+/// The Services that are not in the kernel yet, in the order they come.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    services: VecDeque<ServiceKey>,
+    next: usize,
+}
+
+impl Default for Waiting {
+    fn default() -> Self {
+        Self { services: VecDeque::new(), next: FIRST }
+    }
+}
+
+impl Waiting {
+    /// All Services.
+    pub(super) fn all(index: &Index) -> Self {
+        let mut services: Vec<ServiceKey> = index.service_keys().cloned().collect();
+        services.sort_by_key(|key| turn(index, key));
+        Self { services: services.into(), next: FIRST }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.services.is_empty()
+    }
+
+    /// Every one.
+    pub(super) fn take_all(&mut self) -> Vec<ServiceKey> {
+        std::mem::take(&mut self.services).into()
+    }
+
+    /// The next ones: whole Services, as many as go into one transaction, and at least one.
+    pub(super) fn take(&mut self, index: &Index) -> Vec<ServiceKey> {
+        let (mut taken, mut endpoints) = (Vec::new(), 0);
+        while endpoints < self.next
+            && let Some(key) = self.services.pop_front()
+        {
+            endpoints += 1 + index
+                .service(&key)
+                .map_or(0, |(_, slices)| slices.map(|slice| slice.endpoints.len()).sum::<usize>());
+            taken.push(key);
+        }
+        self.next = (self.next * 2).min(LARGEST);
+        taken
+    }
+}
+
+/// The API server first, then DNS, the cluster's own before anybody else's.
+fn turn(index: &Index, key: &ServiceKey) -> u8 {
+    const DNS: u16 = 53;
+    let is_dns = || {
+        let service = index.service(key).map(|(service, _)| service);
+        service.is_some_and(|service| service.ports.iter().any(|port| port.port == DNS))
+    };
+    match (&*key.namespace, &*key.name) {
+        ("default", "kubernetes") => 0,
+        ("kube-system", _) if is_dns() => 1,
+        _ if is_dns() => 2,
+        _ => 3,
+    }
+}

@@ -1,0 +1,173 @@
+//! Changes on their way to the kernel, and what is done about each way to fail.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout};
+use tracing::{error, info, warn};
+use zw_dataplane::{Committed, Reaction, Tables, WriteError};
+use zw_plan::Changes;
+
+use super::{Engine, Report, UNSURE};
+
+/// How many refusals of one sync are dealt with one by one, before it is put off.
+pub(super) const MOST_REFUSALS: usize = 64;
+
+/// Up to this many elements are looked up one by one; for more, the table is read.
+const MOST_LOOKED_UP: usize = 10_000;
+
+/// How long after clients could not be forgotten that is tried again.
+const LEFTOVERS: Duration = Duration::from_secs(1);
+
+/// How long the kernel may take to answer before that is told. A transaction of 250,000 elements takes a
+/// second where nothing else runs.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+impl Engine {
+    /// Commits what changed since the kernel was last as `desired` was. After an error that is worth
+    /// another try, all of it is kept for the next time, or the kernel is in doubt.
+    pub(super) async fn write(
+        &mut self,
+        mut changes: Changes,
+        report: &mut Report,
+    ) -> Result<(), WriteError> {
+        let mut looked_up = false;
+        for _ in 0..MOST_REFUSALS {
+            let outcome;
+            (changes, outcome) = self.commit(changes, None, report).await?;
+            let Err(error) = outcome else { return Ok(()) };
+            match error.reaction() {
+                Reaction::Retry => {
+                    self.unsent = changes;
+                    return Err(error);
+                }
+                Reaction::SetAside => match self.set_aside(&error, changes) {
+                    Ok(without) => changes = without,
+                    Err(()) => return Err(self.doubt(error)),
+                },
+                Reaction::Resync
+                    if !looked_up && changes.element_operations() <= MOST_LOOKED_UP =>
+                {
+                    warn!(error = &error as &dyn std::error::Error, "looking what is there");
+                    self.status.sync_failed(&error);
+                    looked_up = true;
+                    // If this is not as it was thought to be, other things may not be either.
+                    self.unsure = Some(UNSURE);
+                    changes = match self.look_up(changes).await {
+                        Ok(changes) => changes,
+                        Err(error) => return Err(self.doubt(error)),
+                    };
+                    report.did.repaired |= !changes.is_empty();
+                }
+                Reaction::Resync => return Err(self.doubt(error)),
+                Reaction::Fatal => return Err(error),
+            }
+        }
+        info!("more refusals than are dealt with at once");
+        self.unsent = changes;
+        Err(WriteError::Overtaken)
+    }
+
+    /// The kernel's state is in doubt because of this.
+    fn doubt(&mut self, error: WriteError) -> WriteError {
+        self.in_doubt = true;
+        error
+    }
+
+    /// What is left of changes, by what is there now.
+    async fn look_up(&self, changes: Changes) -> Result<Changes, WriteError> {
+        let at: Vec<_> = changes.places().into_iter().collect();
+        let (at, found) = self
+            .on_kernel(move |kernel| {
+                let found = kernel.elements(&at);
+                (at, found)
+            })
+            .await?;
+        Ok(self.desired.resume(changes, at.into_iter().zip(found?)))
+    }
+
+    /// The Services that need what the kernel refused do without rules until they change; gives what is
+    /// to be written then. Fails if no Service needs it.
+    pub(super) fn set_aside(
+        &mut self,
+        error: &WriteError,
+        changes: Changes,
+    ) -> Result<Changes, ()> {
+        let part = error.part().ok_or(())?;
+        let services = self.desired.users(part);
+        if services.is_empty() {
+            return Err(());
+        }
+        self.status.sync_failed(error);
+        for svc in &services {
+            warn!(%svc, error = error as &dyn std::error::Error, "set aside until it changes");
+            self.status.set_aside(svc, error);
+        }
+        Ok(self.desired.do_without(part, &services, changes))
+    }
+
+    /// One transaction. Gives the changes back, which an error may leave to be done.
+    pub(super) async fn commit(
+        &mut self,
+        changes: Changes,
+        generation: Option<u32>,
+        report: &mut Report,
+    ) -> Result<(Changes, Result<(), WriteError>), WriteError> {
+        let (elements, chains) = (changes.element_operations(), changes.chain_operations());
+        self.commits.fetch_add(1, Ordering::Relaxed);
+        let started = Instant::now();
+        let (changes, outcome) = self
+            .on_kernel(move |kernel| {
+                let outcome = kernel.commit(&changes, generation);
+                (changes, outcome)
+            })
+            .await?;
+        report.did.commit += started.elapsed();
+        let Committed { bytes, overlooked, left } = match outcome {
+            Ok(committed) => committed,
+            Err(error) => return Ok((changes, Err(error))),
+        };
+        report.did.elements += elements;
+        report.chains += chains;
+        report.did.bytes += bytes;
+        if overlooked {
+            self.unsure = Some(UNSURE);
+        }
+        self.unsent = std::mem::take(&mut self.unsent).then(left);
+        self.unsent_until = Instant::now() + LEFTOVERS;
+        // Off this path: 250,000 elements take a while to free.
+        if elements > MOST_LOOKED_UP {
+            tokio::task::spawn_blocking(move || drop(changes));
+            return Ok((Changes::default(), Ok(())));
+        }
+        Ok((changes, Ok(())))
+    }
+
+    /// Runs a job on the writer's thread without blocking this one. One that takes too long is told,
+    /// and makes the agent unhealthy until it is done.
+    pub(super) async fn on_kernel<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&mut dyn Tables) -> T + Send + 'static,
+    ) -> Result<T, WriteError> {
+        let (tell, mut told) = oneshot::channel();
+        self.writer.submit(job, move |value| {
+            // Nobody waits any more only when the agent is stopping.
+            let _ = tell.send(value);
+        })?;
+        let started = Instant::now();
+        let mut stuck = false;
+        loop {
+            if let Ok(outcome) = timeout(PATIENCE, &mut told).await {
+                if stuck {
+                    info!(elapsed_s = started.elapsed().as_secs(), "the kernel answers again");
+                    self.status.stuck(false);
+                }
+                return outcome.map_err(|_| WriteError::WriterGone);
+            }
+            error!(elapsed_s = started.elapsed().as_secs(), "the kernel does not answer");
+            self.status.stuck(true);
+            stuck = true;
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The table and IPVS together, as the sync loop sees them.
+
+use zw_plan::{Changes, Element, Place};
+
+use super::Ipvs;
+use crate::error::WriteError;
+use crate::kernel::{Committed, Kernel, ReadBack};
+use crate::writer::Tables;
+
+/// Both sides of the kernel. In the nftables mode too: what the other mode left is removed.
+pub struct WithIpvs {
+    table: Kernel,
+    ipvs: Ipvs,
+}
+
+impl WithIpvs {
+    /// Puts them together.
+    pub fn new(table: Kernel, ipvs: Ipvs) -> Self {
+        Self { table, ipvs }
+    }
+
+    /// The table's side.
+    pub fn table(&mut self) -> &mut Kernel {
+        &mut self.table
+    }
+
+    /// IPVS' side.
+    pub fn ipvs(&mut self) -> &mut Ipvs {
+        &mut self.ipvs
+    }
+}
+
+impl Tables for WithIpvs {
+    fn read_back(&mut self) -> Result<ReadBack, WriteError> {
+        let mut read = self.table.read_back()?;
+        read.actual.ipvs = self.ipvs.read()?;
+        Ok(read)
+    }
+
+    /// IPVS changes in part before the table and in part after it; see [`zw_plan::Drains`]. If the table
+    /// refuses, what came before stays, which serves nobody or as before, until the next commit.
+    fn commit(
+        &mut self,
+        changes: &Changes,
+        generation: Option<u32>,
+    ) -> Result<Committed, WriteError> {
+        let anew = changes.tables.values().any(|table| table.delete_table);
+        let todo = self.ipvs.plan(&changes.ipvs, anew)?;
+        self.ipvs.carry_out(&todo.before)?;
+        let committed = if changes.tables.is_empty() {
+            Committed::default()
+        } else {
+            self.table.commit(changes, generation)?
+        };
+        self.ipvs.carry_out(&todo.after)?;
+        if changes.ipvs.link == Some(false) {
+            self.ipvs.set_link(false)?;
+        }
+        Ok(committed)
+    }
+
+    fn elements(&mut self, at: &[Place]) -> Result<Vec<Option<Element>>, WriteError> {
+        self.table.elements(at)
+    }
+
+    fn drain(&mut self) -> Result<bool, WriteError> {
+        self.ipvs.drain()
+    }
+}
+
+impl Ipvs {
+    /// What these changes mean; makes the interface if it is missing.
+    fn plan(
+        &mut self,
+        changes: &zw_plan::IpvsChanges,
+        anew: bool,
+    ) -> Result<zw_plan::Operations, WriteError> {
+        if changes.link == Some(true) {
+            self.set_link(true)?;
+        }
+        Ok(self.drains.carry_out(changes, anew, self.since.elapsed()))
+    }
+}
