@@ -50,6 +50,28 @@ fn the_kernel_holds_what_every_golden_says() {
     }
 }
 
+/// Leaves out chains that nothing refers to and that are not wanted: they wait for the next Service of that
+/// size.
+fn without_idle_chains(held: &str, wanted: &str) -> String {
+    let tables =
+        |text: &str| -> Vec<String> { text.split_inclusive("\n}\n").map(Into::into).collect() };
+    let mut kept = String::new();
+    for (table, wanted) in tables(held).iter().zip(tables(wanted)) {
+        let mut left = table.clone();
+        for block in table.split("\n\n").filter(|block| block.starts_with("\tchain ")) {
+            let name = block.split_whitespace().nth(1).expect("a chain's name");
+            let is_idle = !table.contains(&format!("goto {name}\n"))
+                && !table.contains(&format!("goto {name} "))
+                && !table.contains(&format!("goto {name},"));
+            if is_idle && !wanted.contains(&format!("\tchain {name} {{")) {
+                left = left.replace(&format!("{block}\n\n"), "");
+            }
+        }
+        kept += &left;
+    }
+    kept
+}
+
 #[test]
 fn the_kernel_moves_from_any_golden_to_any_other() {
     let namespace = Namespace::new().unwrap();
@@ -59,7 +81,9 @@ fn the_kernel_moves_from_any_golden_to_any_other() {
             once(&namespace, from).success();
             once(&namespace, to).success();
             let held = dump_kernel(&namespace, "nft").success();
-            assert_eq!(held.out, wanted(to), "{} -> {}", from.display(), to.display());
+            let wanted = wanted(to);
+            let held = without_idle_chains(&held.out, &wanted);
+            assert_eq!(held, wanted, "{} -> {}", from.display(), to.display());
         }
     }
 }

@@ -412,7 +412,7 @@ fn a_log_in_json_is_one_object_a_line() {
     let want = [
         serde_json::json!({
             "level": "WARN",
-            "target": "zoneward::sync",
+            "target": "zoneward::sync::partial",
             "fields": {
                 "message": "not programmed: another Service has this address and port",
                 "svc": "web/copy",

@@ -3,7 +3,7 @@
 //! leader killed, turned off. No connection may fail.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -146,7 +146,7 @@ fn groups(plane: &ControlPlane) -> Vec<Value> {
 }
 
 /// A controller with its own identity.
-fn controller(plane: &ControlPlane, kubeconfig: &PathBuf, number: u16) -> Agent {
+fn controller(plane: &ControlPlane, kubeconfig: &Path, number: u16) -> Agent {
     let (identity, bind) =
         (format!("controller-{number}"), format!("127.0.0.1:{}", 10258 + number));
     let args = [
@@ -271,7 +271,7 @@ fn zones_come_change_and_go_without_a_failed_connection() {
     assert!(count > 500, "too few connections to mean anything: {count}");
 }
 
-fn story(plane: &ControlPlane, kubeconfig: &PathBuf, a: &Place, b: &Place) {
+fn story(plane: &ControlPlane, kubeconfig: &Path, a: &Place, b: &Place) {
     let mut first = controller(plane, kubeconfig, 0);
     first.wait_for(&["leadership changed", "leads=true"]);
     let mut second = controller(plane, kubeconfig, 1);

@@ -12,7 +12,7 @@ use zw_model::{
     Slice, SliceEndpoint, SliceKey, SlicePort, Topology,
 };
 use zw_netlink::ipvs::{Batch, RealServer, ServerId, ServerSettings, Socket};
-use zw_plan::testing::{Case, World, cases, sctp_cases};
+use zw_plan::testing::{World, by_ipvs, cases, sctp_cases};
 use zw_plan::{
     Desired, PlanConfig, ServiceRules, Slots, Surroundings, VirtualKey, bring_to, plan_service,
 };
@@ -21,14 +21,10 @@ use zw_tests::vm::inside;
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
-fn by_ipvs(cases: Vec<Case>) -> Vec<Case> {
-    cases.into_iter().map(|case| Case { world: case.world.by_ipvs(), ..case }).collect()
-}
-
 #[test]
 fn in_the_ipvs_mode_every_packet_meets_the_same_fate() {
     inside(|| {
-        let rows = check_all(&KernelPlane::new(), |family| by_ipvs(cases(family)));
+        let rows = check_all(&KernelPlane::new(), |family| by_ipvs(cases(family)).collect());
         println!("{rows} packet rows by IPVS");
     });
 }
@@ -36,7 +32,8 @@ fn in_the_ipvs_mode_every_packet_meets_the_same_fate() {
 #[test]
 fn in_the_ipvs_mode_every_sctp_packet_meets_the_same_fate() {
     inside(|| {
-        let rows = check_all(&KernelPlane::with_sctp(), |family| by_ipvs(sctp_cases(family)));
+        let rows =
+            check_all(&KernelPlane::with_sctp(), |family| by_ipvs(sctp_cases(family)).collect());
         println!("{rows} SCTP packet rows by IPVS");
     });
 }

@@ -48,7 +48,7 @@ impl Engine {
         self.unattended.0.extend(gone);
         let mut desired = Desired::new(self.around.plan.clone(), self.around.surroundings.clone());
         // Where there is nothing, the most important comes first and the rest after it.
-        let nothing = read.actual.tables.is_empty();
+        let nothing = read.actual.tables.is_empty() && read.actual.ipvs.servers.is_empty();
         let mut all = Waiting::all(&self.index);
         let now = if nothing { all.take(&self.index) } else { all.take_all() };
         report.services = now.len();
@@ -83,6 +83,7 @@ impl Engine {
                 return Err(error);
             }
             self.desired.load(BTreeMap::new());
+            self.desired.keep_idle(&read.actual);
             changes = bring_to(&self.desired, &read.actual);
         }
         Err(WriteError::Overtaken)

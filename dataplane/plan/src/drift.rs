@@ -229,6 +229,8 @@ impl Desired {
             }
         }
         let mut left = self.repair(&drift);
+        // Good to be done twice.
+        left.ipvs = changes.ipvs;
         for (family, mut table) in changes.tables {
             let left = left.table(family);
             if !left.delete_table {

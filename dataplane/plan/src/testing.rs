@@ -6,7 +6,7 @@
 mod cases;
 mod fixtures;
 
-pub use cases::{cases, sctp_cases};
+pub use cases::{by_ipvs, cases, sctp_cases};
 pub use fixtures::{Conditions, Port, SliceSpec, World};
 
 use std::collections::BTreeSet;

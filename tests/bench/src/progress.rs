@@ -36,7 +36,7 @@ impl Progress {
 
     /// A part of a step is done; for bars only.
     pub(crate) fn part(&self, done: usize, all: usize) {
-        if done % 500 == 0 && !self.bar.is_hidden() {
+        if done.is_multiple_of(500) && !self.bar.is_hidden() {
             let what = self.bar.message();
             let what = what.split(": ").next().unwrap_or_default();
             self.bar.set_message(format!("{what}: {done} of {all}"));

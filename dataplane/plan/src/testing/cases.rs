@@ -5,6 +5,7 @@ mod odd_addresses;
 mod sctp;
 mod settings;
 
+pub use odd_addresses::by_ipvs;
 pub use sctp::sctp_cases;
 
 use std::net::SocketAddr;

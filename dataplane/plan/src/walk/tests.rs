@@ -3,7 +3,7 @@
 use zw_model::Family;
 
 use crate::table::Table;
-use crate::testing::{NODE, cases, sctp_cases};
+use crate::testing::{NODE, by_ipvs, cases, sctp_cases};
 use crate::walk::{walk, walk_with};
 
 #[test]
@@ -33,8 +33,8 @@ fn every_packet_meets_its_fate() {
 fn in_the_ipvs_mode_every_packet_meets_the_same_fate() {
     let mut rows = 0;
     for family in Family::BOTH {
-        for case in cases(family).into_iter().chain(sctp_cases(family)) {
-            let desired = case.world.by_ipvs().desired();
+        for case in by_ipvs(cases(family)).chain(by_ipvs(sctp_cases(family))) {
+            let desired = case.world.desired();
             let table = Table::of(&desired, family).unwrap();
             let servers = desired.virtual_servers();
             for row in &case.rows {

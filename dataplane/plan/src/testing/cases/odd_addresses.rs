@@ -10,6 +10,15 @@ use super::{AT_8080, HTTP, Rows, by, by_as_node};
 use crate::testing::fixtures::World;
 use crate::testing::{Case, NODE, Want, host};
 
+/// The one case that the ipvs mode does not serve alike: it spares the node's own addresses.
+const NODES_OWN: &str = "a cluster IP that is the node's own address, from the node";
+
+/// These cases in the ipvs mode.
+pub fn by_ipvs(cases: Vec<Case>) -> impl Iterator<Item = Case> {
+    let alike = cases.into_iter().filter(|case| case.name != NODES_OWN);
+    alike.map(|case| Case { world: case.world.by_ipvs(), ..case })
+}
+
 pub(super) fn cases(family: Family) -> Vec<Case> {
     let rows = || Rows(family, Vec::new());
     let at = |addr| {
@@ -29,8 +38,12 @@ pub(super) fn cases(family: Family) -> Vec<Case> {
                 .to("outside", "outside", node(80), Tcp, by_as_node(&["zone-b"], 8080))
                 .to("other ports are the node's", "client", node(81), Tcp, Want::Untouched)
                 .to("outside", "outside", node(81), Tcp, Want::Untouched)
-                .to("only the node itself is refused", "node", node(81), Tcp, Want::Refused)
                 .1,
+        },
+        Case {
+            name: NODES_OWN,
+            world: at(NODE.addr(family)),
+            rows: rows().to("it is refused there", "node", node(81), Tcp, Want::Refused).1,
         },
         Case {
             name: "a cluster IP that is another machine's address",
