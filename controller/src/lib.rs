@@ -6,8 +6,8 @@
 //! which order, so that nothing is ever missing ([`handover`]). These are pure, and [`plan`] is all of
 //! them in a row.
 //!
-//! Around them: what there is ([`watch`](mod@watch), [`store`]), which Service is next ([`queue`]), who
-//! leads ([`lease`]) and what is written ([`write`](mod@write)), all of which [`run`] puts together.
+//! Around them: what there is (`watch`, `store`), which Service is next (`queue`), who
+//! leads (`lease`) and what is written (`write`), all of which [`run()`] puts together.
 //!
 //! The agent crate owns the binary: it brings the client and serves what is measured here.
 

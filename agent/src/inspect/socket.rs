@@ -4,7 +4,7 @@
 //!
 //! | request | answer |
 //! |---|---|
-//! | `GET /v1/status` | [`AgentReport`](super::agent::AgentReport) |
+//! | `GET /v1/status` | [`AgentReport`] |
 //! | `GET /v1/services[?only=NS/NAME]` | one JSON object a line: the circumstances, Services with their slices and slots, and an end |
 
 use std::convert::Infallible;
