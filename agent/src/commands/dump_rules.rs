@@ -6,6 +6,8 @@ mod ruleset;
 use std::collections::HashMap;
 use std::io::Write;
 use std::net::IpAddr;
+use std::panic::resume_unwind;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -13,12 +15,13 @@ use nftables::schema::NfListObject;
 use serde::Serialize;
 use tracing::{debug, warn};
 use zw_dataplane::{Ipvs, Kernel, Tables, WithIpvs};
+use zw_model::ServiceKey;
 use zw_plan::Table;
 
 use super::run::with_advice;
 use crate::BadInput;
 use crate::cli::{DumpRulesArgs, From, Output};
-use crate::inspect::agent::{self, AgentReport};
+use crate::inspect::agent::{self, AgentReport, SetAside};
 use crate::inspect::filter::{Filter, ServiceName};
 use crate::inspect::planned::Planned;
 use crate::inspect::text;
@@ -28,6 +31,9 @@ use crate::screen::{Screen, Tone, count};
 
 /// What `-o json` says of itself; raised if a field ever changes its meaning.
 pub(crate) const SCHEMA: u32 = 1;
+
+/// How many lines of one kind the agent's report takes, before what was asked for.
+const MOST_TOLD: usize = 10;
 
 pub(crate) fn run(args: DumpRulesArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let filter = Filter {
@@ -48,8 +54,14 @@ pub(crate) fn run(args: DumpRulesArgs, out: &mut dyn Write) -> anyhow::Result<()
         }
         (_, _, From::Agent) => {
             let only = filter.service.as_ref().map(|service| &service.key);
+            // The kernel is read while the agent answers: each takes its time.
+            let held = thread::spawn(|| Dump::held(Output::Text));
             let mut dump = Dump::planned(agent::ask(args.socket.path(), only)?, args.output)?;
-            dump.count_connections();
+            match held.join() {
+                Ok(Ok(held)) => dump.count_connections(&held),
+                Ok(Err(error)) => debug!("no counters: {error:#}"),
+                Err(panic) => resume_unwind(panic),
+            }
             dump
         }
         _ => Dump::held(args.output)?,
@@ -100,13 +112,9 @@ impl Dump {
         Ok(Self { ports, tables, agent: None })
     }
 
-    /// Takes the kernel's counters over, where they may be read.
-    fn count_connections(&mut self) {
+    /// Takes the kernel's counters over.
+    fn count_connections(&mut self, held: &Self) {
         type Place = (Option<IpAddr>, String, String, u16);
-        let held = match Self::held(Output::Text) {
-            Ok(held) => held,
-            Err(error) => return debug!("no counters: {error:#}"),
-        };
         let place = |port: &PortView| -> Place {
             (port.address, port.family.clone(), port.protocol.clone(), port.port)
         };
@@ -132,7 +140,8 @@ impl Dump {
         match output {
             Output::Text => {
                 if let Some(agent) = &self.agent {
-                    print_agent(screen, agent, filter.is_empty(), out)?;
+                    let only = filter.service.as_ref().map(|service| &service.key);
+                    print_agent(screen, agent, filter.is_empty(), only, out)?;
                 }
                 text::print(screen, &shown, out)?;
             }
@@ -154,11 +163,13 @@ impl Dump {
     }
 }
 
-/// How the agent is; what is wrong with it, whatever was asked for.
+/// How the agent is; what is wrong with it, whatever was asked for; which Services are set aside, of
+/// all, or whether the only one is that was asked for.
 pub(crate) fn print_agent(
     screen: &Screen,
     agent: &AgentReport,
     all: bool,
+    only: Option<&ServiceKey>,
     out: &mut dyn Write,
 ) -> std::io::Result<()> {
     let recent = &agent.recent;
@@ -185,12 +196,59 @@ pub(crate) fn print_agent(
         let text = format!("error {:.0} s ago: {}", error.seconds_ago, error.text);
         screen.paragraph(out, 0, Tone::Bad, &text)?;
     }
+    let only = only.map(ToString::to_string);
+    let concerns = |aside: &&SetAside| only.as_ref().is_none_or(|only| *only == aside.service);
+    let mut set_aside = agent.set_aside.iter().filter(concerns);
+    for SetAside { service, why } in set_aside.by_ref().take(MOST_TOLD) {
+        let text = format!("set aside: {service} has no rules until it changes: {why}");
+        screen.paragraph(out, 0, Tone::Bad, &text)?;
+    }
+    let more = set_aside.count();
+    if more > 0 {
+        let text = format!("set aside: {} more, see -o json", count(more, "Service"));
+        screen.paragraph(out, 0, Tone::Bad, &text)?;
+    }
     if all {
-        for complaint in recent.complaints.iter().rev().take(10) {
+        for complaint in recent.complaints.iter().rev().take(MOST_TOLD) {
             let text = format!("not used: {}", complaint.text);
             screen.paragraph(out, 0, Tone::Doubtful, &text)?;
         }
         writeln!(out)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::recent::Told;
+
+    fn report(set_aside: usize) -> AgentReport {
+        let aside = |i| SetAside { service: format!("web/s{i}"), why: "too many".into() };
+        AgentReport {
+            version: "1".into(),
+            node: "node-1".into(),
+            waiting_for: Vec::new(),
+            set_aside: (0..set_aside).map(aside).collect(),
+            recent: Told::default(),
+        }
+    }
+
+    fn printed(report: &AgentReport, only: Option<ServiceKey>) -> Vec<String> {
+        let mut out = Vec::new();
+        print_agent(&Screen { width: None, colour: false }, report, false, only.as_ref(), &mut out)
+            .unwrap();
+        String::from_utf8(out).unwrap().lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn services_that_are_set_aside_are_named_with_the_reason() {
+        let line = "set aside: web/s1 has no rules until it changes: too many";
+        assert_eq!(printed(&report(2), None).last().map(String::as_str), Some(line));
+        assert_eq!(printed(&report(2), Some(ServiceKey::new("web", "s1"))), [line]);
+        assert!(printed(&report(2), Some(ServiceKey::new("web", "other"))).is_empty());
+        let many = printed(&report(12), None);
+        assert_eq!(many.len(), 11);
+        assert_eq!(many[10], "set aside: 2 Services more, see -o json");
+    }
 }

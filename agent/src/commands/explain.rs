@@ -11,7 +11,7 @@ use super::dump_rules::print_agent;
 use super::run::with_advice;
 use crate::cli::{ExplainArgs, StoryOutput};
 use crate::inspect::agent;
-use crate::inspect::drift::differences;
+use crate::inspect::drift::{Difference, differences};
 use crate::inspect::filter::{Filter, ServiceName};
 use crate::inspect::planned::Planned;
 use crate::inspect::story::{self, KernelStory};
@@ -53,7 +53,7 @@ pub(crate) fn run(args: ExplainArgs, out: &mut dyn Write) -> anyhow::Result<()> 
         }
         StoryOutput::Text => {
             if let Some(agent) = &planned.agent {
-                print_agent(&screen, agent, false, out)?;
+                print_agent(&screen, agent, false, Some(&wanted.key), out)?;
             }
             story::print(&screen, &story, out)?;
         }
@@ -71,13 +71,16 @@ fn compare(planned: &Planned, key: &ServiceKey) -> KernelStory {
             return KernelStory { agrees: false, text };
         }
     };
+    agreement(&differences(&planned.desired, &actual), key)
+}
+
+/// What differences say of one Service.
+fn agreement(all: &[Difference], key: &ServiceKey) -> KernelStory {
     let service = key.to_string();
     let concerns = |name: &str| name.is_empty() || name.split(':').next() == Some(&service);
-    let all = differences(&planned.desired, &actual);
     // Only this Service was asked for, so everybody else's rules look like nobody's.
-    let real = |d: &&crate::inspect::drift::Difference| {
-        concerns(&d.service) && (!d.service.is_empty() || d.place == "table")
-    };
+    let real =
+        |d: &&Difference| concerns(&d.service) && (!d.service.is_empty() || d.place == "table");
     let number = all.iter().filter(real).count();
     if number == 0 {
         KernelStory { agrees: true, text: "holds what the agent wants".into() }
@@ -144,6 +147,7 @@ fn distance(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::inspect::drift::What;
 
     #[test]
     fn a_slip_of_the_pen_is_recognised() {
@@ -157,5 +161,31 @@ mod tests {
             "no Service web/cart with a cluster IP is known; is it shop/cart?"
         );
         assert_eq!(said("web", "other"), "no Service web/other with a cluster IP is known");
+    }
+
+    #[test]
+    fn the_kernel_is_said_to_differ_by_what_concerns_the_service() {
+        let difference = |service: &str, place: &str| Difference {
+            service: service.into(),
+            family: "IPv4".into(),
+            place: place.into(),
+            what: What::Missing,
+            is: None,
+            should_be: None,
+        };
+        let told = |all: &[Difference]| {
+            let story = agreement(all, &ServiceKey::new("web", "api"));
+            (story.agrees, story.text)
+        };
+        let agrees = (true, "holds what the agent wants".to_owned());
+        assert_eq!(told(&[]), agrees);
+        let others = [difference("web/other:http", "services"), difference("", "chain")];
+        assert_eq!(told(&others), agrees);
+        let own = [
+            difference("web/api:http", "services"),
+            difference("web/api:http", "endpoints"),
+            difference("", "table"),
+        ];
+        assert_eq!(told(&own), (false, "differs in 3 places: see `zoneward diff`".to_owned()));
     }
 }

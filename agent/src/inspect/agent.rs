@@ -34,8 +34,20 @@ pub(crate) struct AgentReport {
     pub(crate) node: String,
     /// What it waits for before its first sync.
     pub(crate) waiting_for: Vec<String>,
+    /// Services without rules, because the kernel refuses a part of them.
+    #[serde(default)]
+    pub(crate) set_aside: Vec<SetAside>,
     #[serde(flatten)]
     pub(crate) recent: Told,
+}
+
+/// A Service that has no rules until it changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SetAside {
+    /// `namespace/name`.
+    pub(crate) service: String,
+    /// What the kernel refuses, and why.
+    pub(crate) why: String,
 }
 
 impl AgentReport {
@@ -44,6 +56,12 @@ impl AgentReport {
             version: env!("CARGO_PKG_VERSION").into(),
             node: witness.node.clone(),
             waiting_for: witness.status.blockers(),
+            set_aside: witness
+                .status
+                .refused()
+                .into_iter()
+                .map(|(service, why)| SetAside { service: service.to_string(), why })
+                .collect(),
             recent: witness.status.recent.tell(),
         }
     }

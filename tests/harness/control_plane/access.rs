@@ -1,7 +1,9 @@
 //! Who may talk to the control plane: certificates, keys, tokens and kubeconfigs, as files in its folder,
 //! and the arguments that point the programs to them.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rcgen::{
@@ -76,7 +78,13 @@ impl Access {
             "current-context": name,
         });
         let path = self.folder.join(format!("{name}.kubeconfig"));
-        fs::write(&path, config.to_string()).expect("the folder is writable");
+        // Tests share it: whoever reads meanwhile has the old one or the new one, never a half.
+        let mut whole = tempfile::Builder::new()
+            .permissions(Permissions::from_mode(0o644))
+            .tempfile_in(&self.folder)
+            .expect("the folder is writable");
+        whole.write_all(config.to_string().as_bytes()).expect("the folder is writable");
+        whole.persist(&path).expect("the folder is writable");
         path
     }
 
