@@ -271,7 +271,7 @@ async fn what_notifications_lost_is_found_in_the_background_and_by_force_where_n
 #[tokio::test(start_paused = true)]
 async fn what_the_kernel_refuses_is_set_aside_and_tried_again_when_it_changes() {
     let element = Part::Element(Family::V4, SetName::Endpoints, key(1, 80).slot(4));
-    for part in [element, Part::Chain(Family::V4, "cluster-5".into())] {
+    for part in [element, Part::Chain(Family::V4, "cluster-8".into())] {
         let mut lab = Lab::settled(3).await;
         // EINVAL
         lab.script().refused = Some((part.clone(), 22));
@@ -301,7 +301,7 @@ async fn what_the_kernel_refuses_is_set_aside_and_tried_again_when_it_changes() 
 #[tokio::test(start_paused = true)]
 async fn what_the_kernel_refuses_at_the_start_keeps_nobody_else_waiting() {
     let mut lab = Lab::new();
-    lab.script().refused = Some((Part::Chain(Family::V4, "cluster-5".into()), 22));
+    lab.script().refused = Some((Part::Chain(Family::V4, "cluster-8".into()), 22));
     for (n, endpoints) in [(0, 5), (1, 3), (2, 5), (3, 1)] {
         lab.apply(n, endpoints);
     }

@@ -47,6 +47,26 @@ pub enum Balance {
     RoundRobin,
 }
 
+/// Who picks endpoints, and how.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Picker {
+    /// IPVS does, so the table has none.
+    pub(crate) ipvs: bool,
+    pub(crate) balance: Balance,
+}
+
+impl Picker {
+    /// How many slots a chain picks from for this many endpoints. At random it is a power of two: most
+    /// changes of a Service then leave it with the chain it has. Leading it to another one makes the
+    /// kernel validate the whole table, Service by Service.
+    pub(crate) fn room(self, endpoints: u32) -> u32 {
+        match self.balance {
+            Balance::Random if endpoints > 0 => endpoints.next_power_of_two(),
+            Balance::Random | Balance::RoundRobin => endpoints,
+        }
+    }
+}
+
 impl Default for PlanConfig {
     fn default() -> Self {
         Self {
@@ -69,6 +89,10 @@ const ROUND_ROBIN: &str = ", round robin";
 const IPVS: &str = ", ipvs";
 
 impl PlanConfig {
+    pub(crate) fn picker(&self) -> Picker {
+        Picker { ipvs: self.ipvs.is_some(), balance: self.balance }
+    }
+
     /// The settings as far as one family's table depends on them: its comment, so that whoever reads the
     /// kernel can tell what the rules are without decoding them, and a change of settings is seen.
     pub fn note(&self, family: Family) -> String {

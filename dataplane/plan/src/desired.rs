@@ -13,7 +13,7 @@ use zw_model::{Family, ServiceKey};
 use crate::adopt::Actual;
 use crate::base::{base_table, remember};
 use crate::changes::{Changes, Net};
-use crate::config::PlanConfig;
+use crate::config::{Picker, PlanConfig};
 use crate::digest::SetDigest;
 use crate::element::{Element, Key};
 use crate::frontend::Frontend;
@@ -51,7 +51,7 @@ pub struct Contested {
 impl Desired {
     /// No Services yet.
     pub fn new(config: PlanConfig, surroundings: Surroundings) -> Self {
-        let shared = Shared::new(config.ipvs.is_some(), &surroundings.own_addresses);
+        let shared = Shared::new(config.picker(), &surroundings.own_addresses);
         let mut desired = Self {
             config,
             surroundings,
@@ -227,6 +227,10 @@ impl Desired {
         base.into_iter().chain(shapes).collect()
     }
 
+    pub(crate) fn picker(&self) -> Picker {
+        self.config.picker()
+    }
+
     /// The names of one family's affinity maps.
     pub(crate) fn affinity_maps(&self, family: Family) -> BTreeSet<String> {
         self.shared.affinity_maps(family).cloned().collect()
@@ -237,14 +241,14 @@ impl Desired {
         if !self.shared.any_sticky(family) {
             return BTreeMap::new();
         }
-        let ipvs = self.by_ipvs();
-        self.in_force(family).flat_map(|port| port.remembered(ipvs)).collect()
+        let picker = self.picker();
+        self.in_force(family).flat_map(|port| port.remembered(picker)).collect()
     }
 
     /// Every element of one family's table.
     pub(crate) fn elements(&self, family: Family, each: &mut dyn FnMut(SetName, Element)) {
-        let ipvs = self.by_ipvs();
-        for (set, element) in self.in_force(family).flat_map(|port| port.all(ipvs)) {
+        let picker = self.picker();
+        for (set, element) in self.in_force(family).flat_map(|port| port.all(picker)) {
             each(set, element);
         }
         for (set, key) in self.shared.elements(family) {
@@ -273,7 +277,7 @@ impl Desired {
         for (frontend, port) in fresh.filter_map(|f| Some((f, self.active(&f)?))) {
             let family = frontend.family();
             let table = changes.table(family);
-            for (set, element) in port.all(self.by_ipvs()) {
+            for (set, element) in port.all(self.picker()) {
                 table.add(set, element);
                 written.insert((family, set));
             }
@@ -327,9 +331,9 @@ impl Desired {
             if let Some(told) = &mut told
                 && !*told.frontends.entry(*frontend).or_insert(before.is_none())
             {
-                let ipvs = self.by_ipvs();
-                record(family, ipvs, before.as_ref(), after.as_ref(), &mut told.net);
-                forget(family, ipvs, before.as_ref(), after.as_ref(), &mut told.changes);
+                let picker = self.picker();
+                record(family, picker, before.as_ref(), after.as_ref(), &mut told.net);
+                forget(family, picker, before.as_ref(), after.as_ref(), &mut told.changes);
             }
         }
     }
@@ -374,29 +378,30 @@ struct Told {
 /// The elements that differ between two states of one frontend.
 fn record(
     family: Family,
-    ipvs: bool,
+    picker: Picker,
     before: Option<&PortRules>,
     after: Option<&PortRules>,
     net: &mut Net,
 ) {
-    for (set, element) in before.into_iter().flat_map(|port| port.heads(ipvs)) {
+    for (set, element) in before.into_iter().flat_map(|port| port.heads(picker)) {
         net.record(family, set, element.key, Some(element), None);
     }
-    for (set, element) in after.into_iter().flat_map(|port| port.heads(ipvs)) {
+    for (set, element) in after.into_iter().flat_map(|port| port.heads(picker)) {
         net.record(family, set, element.key, None, Some(element));
     }
     let lists =
-        |port: Option<&PortRules>| port.map(|port| port.lists(ipvs).map(|(_, list)| list.len()));
+        |port: Option<&PortRules>| port.map(|port| port.lists(picker).map(|(_, list)| list.len()));
     let lengths = lists(before).into_iter().chain(lists(after));
     let longest = lengths.fold([0, 0], |[a, b], [c, d]| [a.max(c), b.max(d)]);
     for (list, longest) in longest.into_iter().enumerate() {
         for (slot, at) in (0..).zip(0..longest) {
-            let backend = |port: Option<&PortRules>| Some(port?.lists(ipvs)[list].1.get(at)?.addr);
+            let backend =
+                |port: Option<&PortRules>| Some(port?.lists(picker)[list].1.get(at)?.addr);
             if backend(before) == backend(after) {
                 continue;
             }
             let element = |port: Option<&PortRules>| {
-                let (set, backends) = port?.lists(ipvs)[list];
+                let (set, backends) = port?.lists(picker)[list];
                 Some((set, port?.endpoint(slot, backends.get(at)?)))
             };
             let (before, after) = (element(before), element(after));
@@ -411,13 +416,13 @@ fn record(
 /// Clients of an endpoint that is gone are forgotten with it.
 fn forget(
     family: Family,
-    ipvs: bool,
+    picker: Picker,
     before: Option<&PortRules>,
     after: Option<&PortRules>,
     changes: &mut Changes,
 ) {
     let maps = |port: Option<&PortRules>| -> BTreeMap<String, Vec<Key>> {
-        port.into_iter().flat_map(|port| port.remembered(ipvs)).collect()
+        port.into_iter().flat_map(|port| port.remembered(picker)).collect()
     };
     let after = maps(after);
     for (map, were) in maps(before) {

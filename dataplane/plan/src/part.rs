@@ -37,7 +37,7 @@ impl Desired {
         };
         match part {
             Part::Element(family, set @ (SetName::ClusterIps | SetName::Hairpin), key) => {
-                with(*family, &|port| port.shared(self.by_ipvs()).contains(&(*set, *key)))
+                with(*family, &|port| port.shared(self.picker()).contains(&(*set, *key)))
             }
             Part::Element(_, SetName::NodeAddresses | SetName::ServiceRanges, _) => BTreeSet::new(),
             Part::Element(family, set, key) => {
@@ -45,11 +45,11 @@ impl Desired {
                 frontend.and_then(|frontend| self.owner(&frontend)).cloned().into_iter().collect()
             }
             Part::Chain(family, name) => match Shape::parse(name) {
-                Some(shape) => with(*family, &|port| port.shapes(self.by_ipvs()).contains(&shape)),
+                Some(shape) => with(*family, &|port| port.shapes(self.picker()).contains(&shape)),
                 None => BTreeSet::new(),
             },
             Part::AffinityMap(family, name) => with(*family, &|port| {
-                port.remembered(self.by_ipvs()).iter().any(|(map, _)| map == name)
+                port.remembered(self.picker()).iter().any(|(map, _)| map == name)
             }),
         }
     }

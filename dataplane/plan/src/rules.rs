@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use crate::base::{IGNORE, REFUSE, UNSERVED};
+use crate::config::Picker;
 use crate::element::{Data, Element, Key};
 use crate::service::{Backend, Backends, Exposure, PortRules};
 use crate::sets::SetName;
@@ -14,11 +15,11 @@ use crate::shape::{Pick, Remember, Route, Shape, Sticky};
 
 impl PortRules {
     /// The chains it leads to.
-    pub(crate) fn shapes(&self, ipvs: bool) -> Vec<Shape> {
+    pub(crate) fn shapes(&self, picker: Picker) -> Vec<Shape> {
         let mut shapes: Vec<Shape> = Vec::new();
-        shapes.extend(self.main(ipvs).map(Shape::Pick));
-        shapes.extend(self.shortcut(ipvs).map(Shape::Pick));
-        if let Some(remember) = self.remember(ipvs) {
+        shapes.extend(self.main(picker).map(Shape::Pick));
+        shapes.extend(self.shortcut(picker).map(Shape::Pick));
+        if let Some(remember) = self.remember(picker) {
             if remember.external_local {
                 // It hands pods and the node on.
                 let sticky = Sticky { local: false, ..remember.sticky.clone() };
@@ -30,22 +31,22 @@ impl PortRules {
     }
 
     /// The elements that stand for the frontend itself.
-    pub(crate) fn heads(&self, ipvs: bool) -> Vec<(SetName, Element)> {
+    pub(crate) fn heads(&self, picker: Picker) -> Vec<(SetName, Element)> {
         let (key, space) = (self.frontend.key(), self.frontend.space());
         let named = |data| Element { key, data, comment: Some(self.comment.as_ref().to_owned()) };
         let goto = |shape: Shape| named(Data::Goto(shape.to_string()));
-        let main = match self.main(ipvs) {
+        let main = match self.main(picker) {
             Some(pick) => goto(Shape::Pick(pick)),
             None => named(Data::Goto(UNSERVED.into())),
         };
         let mut heads = vec![(space.connections(), named(Data::Nothing)), (space.services(), main)];
-        if let Some(pick) = self.shortcut(ipvs) {
+        if let Some(pick) = self.shortcut(picker) {
             heads.push((space.shortcuts(), goto(Shape::Pick(pick))));
         }
         if let Some(chain) = self.refusal() {
             heads.push((space.no_endpoints(), named(Data::Goto(chain.into()))));
         }
-        if let Some(remember) = self.remember(ipvs) {
+        if let Some(remember) = self.remember(picker) {
             heads.push((space.sticky(), goto(Shape::Remember(remember))));
         }
         if let Some(ranges) = &self.sources {
@@ -56,10 +57,10 @@ impl PortRules {
     }
 
     /// The two lists of endpoints and where they are written.
-    pub(crate) fn lists(&self, ipvs: bool) -> [(SetName, &[Backend]); 2] {
+    pub(crate) fn lists(&self, picker: Picker) -> [(SetName, &[Backend]); 2] {
         let space = self.frontend.space();
         let (all, local): (&[Backend], &[Backend]) = match &self.exposure {
-            _ if !ipvs => (&self.backends, self.local()),
+            _ if !picker.ipvs => (&self.backends, self.local()),
             Exposure::ExternalLocal { instead, .. } if !self.backends.is_empty() => (instead, &[]),
             _ => (&[], &[]),
         };
@@ -72,31 +73,32 @@ impl PortRules {
     }
 
     /// All elements that are its own.
-    pub(crate) fn all(&self, ipvs: bool) -> impl Iterator<Item = (SetName, Element)> {
-        let lists = self.lists(ipvs).into_iter().flat_map(move |(set, backends)| {
+    pub(crate) fn all(&self, picker: Picker) -> impl Iterator<Item = (SetName, Element)> {
+        let lists = self.lists(picker).into_iter().flat_map(move |(set, backends)| {
             let slots = (0..).zip(backends);
             slots.map(move |(slot, backend)| (set, self.endpoint(slot, backend)))
         });
-        self.heads(ipvs).into_iter().chain(lists)
+        self.heads(picker).into_iter().chain(lists)
     }
 
     /// Elements that other frontends may have too.
-    pub(crate) fn shared(&self, ipvs: bool) -> BTreeSet<(SetName, Key)> {
+    pub(crate) fn shared(&self, picker: Picker) -> BTreeSet<(SetName, Key)> {
         let local = self.backends.iter().chain(self.local()).filter(|backend| backend.local);
         let mut shared: BTreeSet<(SetName, Key)> =
             local.map(|backend| hairpin(backend.addr.ip())).collect();
         // In the ipvs mode every address of a Service is one of the node's, so that the ports which
         // nobody serves there would be the node's own.
-        let guarded = ipvs || self.exposure == Exposure::Cluster;
+        let guarded = picker.ipvs || self.exposure == Exposure::Cluster;
         let addr = self.frontend.addr().filter(|_| guarded);
         shared.extend(addr.map(|addr| (SetName::ClusterIps, Key::new().addr(addr))));
         shared
     }
 
     /// Its affinity maps, with the endpoints that clients may be remembered for.
-    pub(crate) fn remembered(&self, ipvs: bool) -> Vec<(String, Vec<Key>)> {
+    pub(crate) fn remembered(&self, picker: Picker) -> Vec<(String, Vec<Key>)> {
         // Without endpoints it has no map either, and IPVS remembers clients itself.
-        let Some(sticky) = self.sticky.as_ref().filter(|_| self.has_endpoints && !ipvs) else {
+        let Some(sticky) = self.sticky.as_ref().filter(|_| self.has_endpoints && !picker.ipvs)
+        else {
             return Vec::new();
         };
         let endpoints = |backends: &[Backend]| {
@@ -109,7 +111,7 @@ impl PortRules {
         maps
     }
 
-    fn main(&self, ipvs: bool) -> Option<Pick> {
+    fn main(&self, picker: Picker) -> Option<Pick> {
         let (route, slots) = match &self.exposure {
             Exposure::Cluster => (Route::Cluster, count(&self.backends)),
             Exposure::External => (Route::External, count(&self.backends)),
@@ -120,27 +122,27 @@ impl PortRules {
         if slots == 0 && !(bound_by_policy && self.has_endpoints) {
             return None;
         }
-        let slots = if ipvs { 0 } else { slots };
+        let slots = if picker.ipvs { 0 } else { picker.room(slots) };
         let sticky = self.sticky.clone().filter(|_| slots > 0);
         let sticky =
             sticky.map(|sticky| Sticky { local: sticky.local || bound_by_policy, ..sticky });
         Some(Pick { space: self.frontend.space(), route, slots, sticky })
     }
 
-    fn shortcut(&self, ipvs: bool) -> Option<Pick> {
+    fn shortcut(&self, picker: Picker) -> Option<Pick> {
         let bound_by_policy = matches!(self.exposure, Exposure::ExternalLocal { .. });
-        let [(_, all), _] = self.lists(ipvs);
-        let slots = count(all);
+        let [(_, all), _] = self.lists(picker);
+        let slots = picker.room(count(all));
         (bound_by_policy && slots > 0).then(|| Pick {
             space: self.frontend.space(),
             route: Route::Shortcut,
             slots,
-            sticky: self.sticky.clone().filter(|_| !ipvs),
+            sticky: self.sticky.clone().filter(|_| !picker.ipvs),
         })
     }
 
-    fn remember(&self, ipvs: bool) -> Option<Remember> {
-        let sticky = self.sticky.clone().filter(|_| self.has_endpoints && !ipvs)?;
+    fn remember(&self, picker: Picker) -> Option<Remember> {
+        let sticky = self.sticky.clone().filter(|_| self.has_endpoints && !picker.ipvs)?;
         let external_local = matches!(self.exposure, Exposure::ExternalLocal { .. });
         let sticky = Sticky { local: sticky.local || external_local, ..sticky };
         Some(Remember { sticky, external_local })

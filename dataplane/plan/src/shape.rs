@@ -1,4 +1,4 @@
-//! Chains by shape: how many endpoints, how the client's address is treated, which policy. Service ports
+//! Chains by shape: how many slots to pick from, how the client's address is treated, which policy. Service ports
 //! of one shape share a chain, so their number does not follow the number of Services. Only sticky
 //! Service ports have chains of their own, because each remembers its clients in a map of its own.
 //!
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use zw_model::{Family, Protocol};
 
-use crate::config::{PlanConfig, Pods};
+use crate::config::{Balance, PlanConfig, Pods};
 use crate::frontend::Space;
 use crate::ruleset::{Chain, Interface, Rule, Statement};
 
@@ -18,6 +18,10 @@ pub const AFFINITY: &str = "affinity-";
 
 /// How many clients an affinity map remembers; further ones are spread at random.
 pub const AFFINITY_SIZE: u32 = 1 << 17;
+
+/// How often a chain picks among slots some of which may be empty, before it settles for the half that
+/// is not: with less than one in two empty, one packet in a thousand at most gets that far.
+const TRIES: usize = 10;
 
 /// A chain that exists because some Service port needs it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,6 +37,7 @@ pub enum Shape {
 pub struct Pick {
     pub(crate) space: Space,
     pub(crate) route: Route,
+    /// How many slots it picks from: at random a power of two, of which more than half are taken.
     pub(crate) slots: u32,
     pub(crate) sticky: Option<Sticky>,
 }
@@ -215,7 +220,13 @@ impl Pick {
                 _ => self.space.endpoints(),
             };
             let dnat = |slots| vec![Statement::Dnat { slots, map, balance: config.balance }];
-            rules.push(dnat(self.slots));
+            if config.balance == Balance::Random && self.slots > 2 {
+                // Who picks an empty slot picks again; every endpoint stays as likely as any other.
+                rules.extend(std::iter::repeat_n(dnat(self.slots), TRIES));
+                rules.push(dnat(self.slots / 2));
+            } else {
+                rules.push(dnat(self.slots));
+            }
             // The slot was not there any more, or not yet: see the chain that led here.
             rules.push(dnat(1));
             rules.push(vec![Statement::Drop]);

@@ -10,6 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use zw_model::Protocol;
 
+use crate::config::Balance;
 use crate::element::{Data, Element, Key, Value, decode};
 use crate::ipvs::{VirtualKey, VirtualServer};
 use crate::ruleset::{Chain, Field, HookKind, HookPoint, InFamily, Interface, Statement};
@@ -363,21 +364,24 @@ impl Walker<'_> {
             }
             Statement::Dnat { slots, map, balance } => {
                 let key = Statement::dnat_key(*slots, *map, *balance);
-                let backends: Option<Vec<SocketAddr>> = (0..*slots)
-                    .map(|slot| match self.look_up(&key, *map, Some(slot))? {
+                let backends: Vec<SocketAddr> = (0..*slots)
+                    .map_while(|slot| match self.look_up(&key, *map, Some(slot))? {
                         Data::Value(value) => self.socket_address(&value),
                         _ => None,
                     })
                     .collect();
-                // An empty slot would let the packet through unchanged; that is a planning error,
-                // and shows as an untouched packet.
-                self.redirected = backends;
-                if let Some(first) = self.redirected.as_ref().and_then(|b| b.first()) {
-                    self.packet.to = *first;
-                    Next::End(End::Settled)
-                } else {
-                    Next::NoMatch
+                // Whoever picks an empty slot picks again, in a rule further down that says the same.
+                // More of them than there may be are a planning error, and show as another fate.
+                let enough = match balance {
+                    Balance::Random => *slots / 2 + 1,
+                    Balance::RoundRobin => *slots,
+                };
+                if backends.len() < enough as usize {
+                    return Next::NoMatch;
                 }
+                self.packet.to = backends[0];
+                self.redirected = Some(backends);
+                Next::End(End::Settled)
             }
             Statement::DnatAsBefore(map) => match self.remembered(map) {
                 Some(with) => {

@@ -57,10 +57,9 @@ impl Kernel {
     /// Clients that were given an endpoint while it was being removed. Tried a few times: one of them
     /// may go by itself just then. Gives back what is to be tried again.
     pub(super) fn forget_latecomers(&mut self, changes: &Changes) -> Changes {
-        let mut forgetting = Forgetting::default();
         for _ in 0..FORGET_ATTEMPTS {
             let mut batch = Batch::new();
-            forgetting = self.forget(changes, &mut batch);
+            let forgetting = self.forget(changes, &mut batch);
             if forgetting.clients == 0 || self.send(&mut batch).is_ok() {
                 return forgetting.unread;
             }
@@ -72,7 +71,6 @@ impl Kernel {
             let table = TableChanges { forget_others, ..TableChanges::default() };
             again.tables.insert(*family, table);
         }
-        drop(forgetting);
         again
     }
 

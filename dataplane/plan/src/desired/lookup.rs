@@ -42,12 +42,12 @@ impl Desired {
                 let (frontend, slot) = decode_slot(family, set, key)?;
                 let port = self.active(&frontend)?;
                 let (_, backends) =
-                    port.lists(self.by_ipvs()).into_iter().find(|(of, _)| *of == set)?;
+                    port.lists(self.picker()).into_iter().find(|(of, _)| *of == set)?;
                 Some(port.endpoint(slot, backends.get(usize::try_from(slot).ok()?)?))
             }
             _ => {
                 let port = self.active(&decode_frontend(family, set, key)?)?;
-                let mut heads = port.heads(self.by_ipvs()).into_iter();
+                let mut heads = port.heads(self.picker()).into_iter();
                 heads.find(|(of, head)| *of == set && head.key == *key).map(|(_, head)| head)
             }
         }

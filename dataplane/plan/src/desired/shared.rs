@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use zw_model::Family;
 
 use crate::changes::{Changes, Net};
+use crate::config::Picker;
 use crate::element::{Element, Key};
 use crate::ipvs::{VirtualKey, VirtualServer};
 use crate::service::PortRules;
@@ -27,8 +28,7 @@ pub(super) struct Shared {
     /// Those that nobody uses any more.
     emptied: BTreeSet<(Family, String)>,
     elements: BTreeMap<(Family, SetName, Key), usize>,
-    /// IPVS picks endpoints.
-    ipvs: bool,
+    picker: Picker,
     /// Addresses that are the node's own: as [`SetName::ClusterIps`] they are counted, but not written.
     own: BTreeSet<(Family, Key)>,
 }
@@ -56,8 +56,8 @@ impl Snapshot {
 }
 
 impl Shared {
-    pub(super) fn new(ipvs: bool, own: &BTreeSet<IpAddr>) -> Self {
-        Self { ipvs, own: owned(own), ..Self::default() }
+    pub(super) fn new(picker: Picker, own: &BTreeSet<IpAddr>) -> Self {
+        Self { picker, own: owned(own), ..Self::default() }
     }
 
     /// The node has these addresses by itself now.
@@ -126,9 +126,9 @@ impl Shared {
         mut net: Option<&mut Net>,
         turnover: &mut Turnover,
     ) {
-        let ipvs = self.ipvs;
+        let picker = self.picker;
         let shapes =
-            |port: Option<&PortRules>| port.map(|port| port.shapes(ipvs)).unwrap_or_default();
+            |port: Option<&PortRules>| port.map(|port| port.shapes(picker)).unwrap_or_default();
         for shape in shapes(after) {
             self.take(family, shape, turnover);
         }
@@ -137,7 +137,7 @@ impl Shared {
         }
 
         let elements =
-            |port: Option<&PortRules>| port.map(|port| port.shared(ipvs)).unwrap_or_default();
+            |port: Option<&PortRules>| port.map(|port| port.shared(picker)).unwrap_or_default();
         let own = &self.own;
         let mut tell = |set, key, is: bool| {
             let hidden = set == SetName::ClusterIps && own.contains(&(family, key));

@@ -17,7 +17,7 @@ use super::{Contested, Desired};
 use crate::adopt::{Actual, bring_to};
 use crate::base::base_table;
 use crate::changes::{Changes, Place, TableChanges};
-use crate::config::{PlanConfig, Pods};
+use crate::config::{Balance, PlanConfig, Pods};
 use crate::digest::{Digest, SetDigest, TableDigest};
 use crate::element::{Data, Element, Key};
 use crate::frontend::Frontend;
@@ -683,30 +683,34 @@ fn removing_an_endpoint_moves_the_last_one_into_its_slot() {
     run.step([(key(0), Some(plain(0..4)))]);
     let changes = run.step([(key(0), Some(plain([0, 2, 3])))]);
     let front = frontend_key(Family::V4, 1);
-    let goto = |slots| Element {
-        key: front,
-        data: Data::Goto(shape_name(slots)),
-        comment: Some("web/a:http".into()),
-    };
     let slot = |slot, n| Element {
         key: front.slot(slot),
         data: Data::Value(Key::new().addr(pod(Family::V4, n)).port(8080)),
         comment: None,
     };
     let want = TableChanges {
-        add_chains: vec![shape_chain(Family::V4, 3, &config())],
-        delete_elements: BTreeMap::from([
-            (SetName::Services, vec![goto(4)]),
-            (SetName::Endpoints, vec![slot(1, 1), slot(3, 3)]),
-        ]),
-        add_elements: BTreeMap::from([
-            (SetName::Services, vec![goto(3)]),
-            (SetName::Endpoints, vec![slot(1, 3)]),
-        ]),
+        delete_elements: BTreeMap::from([(SetName::Endpoints, vec![slot(1, 1), slot(3, 3)])]),
+        add_elements: BTreeMap::from([(SetName::Endpoints, vec![slot(1, 3)])]),
         ..TableChanges::default()
     };
     let tables = BTreeMap::from([(Family::V4, want)]);
     assert_eq!(changes, Changes { tables, ..Changes::default() });
+}
+
+#[test]
+fn a_service_is_led_to_another_chain_only_where_its_slots_double_or_halve() {
+    let mut run = Run::new();
+    run.step([(key(0), Some(plain(0..1)))]);
+    let led_on = |size: u16, run: &mut Run| {
+        let changes = run.step([(key(0), Some(plain(0..size)))]);
+        let moved = changes.tables[&Family::V4].add_elements.contains_key(&SetName::Services);
+        (moved || changes.chain_operations() > 0).then_some(size)
+    };
+    let growing: Vec<u16> = (2..=70).filter_map(|size| led_on(size, &mut run)).collect();
+    assert_eq!(growing, [2, 3, 5, 9, 17, 33, 65]);
+    let shrinking: Vec<u16> = (1..70).rev().filter_map(|size| led_on(size, &mut run)).collect();
+    assert_eq!(shrinking, [64, 32, 16, 8, 4, 2, 1]);
+    run.check();
 }
 
 #[test]
@@ -719,12 +723,13 @@ fn an_update_that_says_the_same_changes_nothing() {
 
 #[test]
 fn a_service_that_scales_through_many_sizes_leaves_few_idle_chains() {
-    let mut run = Run::new();
+    let config = PlanConfig { balance: Balance::RoundRobin, ..config() };
+    let mut run = Run::with(config.clone());
     let sizes = (1..=100).chain((1..100).rev()).chain([0]);
     for size in sizes {
         run.step([(key(0), Some(plain(0..size)))]);
         let fresh = run.fresh();
-        let idle = idle(&run.tables[0], &Table::of(&fresh, Family::V4).unwrap(), &config());
+        let idle = idle(&run.tables[0], &Table::of(&fresh, Family::V4).unwrap(), &config);
         assert!(idle.len() <= IDLE_SHAPES, "{} idle chains at size {size}", idle.len());
     }
     run.check();
@@ -734,14 +739,16 @@ fn a_service_that_scales_through_many_sizes_leaves_few_idle_chains() {
 fn shapes_that_all_fall_idle_at_once_go_with_the_next_update() {
     let many = 2 * IDLE_SHAPES;
     let name = |n: usize| ServiceKey::new("web", format!("svc-{n:03}"));
-    let mut run = Run::new();
+    // In turn, because there is a chain for every number then.
+    let config = PlanConfig { balance: Balance::RoundRobin, ..config() };
+    let mut run = Run::with(config.clone());
     run.step((0..many).map(|n| {
         let endpoints = (0..=u16::try_from(n).unwrap()).map(|n| (n, false)).collect();
         let last = u8::try_from(n).unwrap();
         (name(n), Some(Spec { vips: [Some(last), None], endpoints, ..plain([]) }))
     }));
     let idle = |run: &Run| {
-        idle(&run.tables[0], &Table::of(&run.fresh(), Family::V4).unwrap(), &config()).len()
+        idle(&run.tables[0], &Table::of(&run.fresh(), Family::V4).unwrap(), &config).len()
     };
     run.step((0..many).map(|n| (name(n), None)));
     assert_eq!(idle(&run), many, "they may not go in the transaction that frees them");
