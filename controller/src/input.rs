@@ -272,10 +272,11 @@ impl Slice {
             Some(names::MANAGER) => {
                 Role::Group(labels.get(names::FOR_ZONE).map(|z| z.as_str().into()))
             }
+            // Whatever labels its Endpoints have: one that was not known again would be made again.
+            Some(names::MIRROR_MANAGER) => Role::Mirror { hidden },
             _ if labels.contains_key(names::FOR_ZONE) || labels.contains_key(names::FOR_REGION) => {
                 Role::Foreign
             }
-            Some(names::MIRROR_MANAGER) => Role::Mirror { hidden },
             _ => Role::Default { hidden },
         };
         let copied =

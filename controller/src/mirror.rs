@@ -2,8 +2,8 @@
 //! does that. Off unless asked for.
 //!
 //! As upstream does it: Endpoints are left alone if they carry `skip-mirror`, are a lock, have no
-//! Service, or have one with a selector. At most 1,000 addresses of a subset are mirrored. Slices are
-//! owned by the Endpoints, carry their labels and annotations, and are packed like all others.
+//! Service, or have one with a selector. At most 1,000 addresses with the same ports are mirrored. Slices
+//! are owned by the Endpoints, carry their labels and annotations, and are packed like all others.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -19,7 +19,7 @@ use crate::names;
 use crate::objects::{owner, slice};
 use crate::pack::{Content, Desired, SliceWrite, Target, pack};
 
-/// Most addresses of one subset, and of one slice.
+/// Most addresses with the same ports, and of one slice.
 pub const MOST: usize = 1000;
 
 /// Endpoints as slices will have them.
@@ -32,7 +32,6 @@ pub struct Mirrored {
     /// Nobody shall mirror it.
     skipped: bool,
     copied: Copied,
-    trigger: Option<String>,
     wanted: Desired,
     /// Addresses beyond the limit.
     pub too_many: usize,
@@ -48,7 +47,8 @@ impl Mirrored {
         let mut annotations = metadata.annotations.unwrap_or_default();
         let skipped = labels.get(names::SKIP_MIRROR).is_some_and(|value| value == "true")
             || annotations.contains_key(names::LEADER);
-        let trigger = annotations.remove(names::TRIGGER_TIME);
+        // The time of what led to the Endpoints; whether that also led to the next write nobody says.
+        annotations.remove(names::TRIGGER_TIME);
         annotations.remove(names::LAST_APPLIED);
         let mut mirrored = Self {
             key: ServiceKey {
@@ -58,41 +58,29 @@ impl Mirrored {
             uid: metadata.uid.unwrap_or_default(),
             skipped,
             copied: Copied { labels, annotations },
-            trigger,
             wanted: Desired::new(),
             too_many: 0,
             invalid: 0,
         };
-        for subset in object.subsets.unwrap_or_default() {
-            mirrored.add(subset);
+        for (ports, addresses) in by_ports(object.subsets.unwrap_or_default()) {
+            mirrored.add(ports, addresses);
         }
         Some((mirrored, version(metadata.resource_version.as_deref())))
     }
 
-    fn add(&mut self, subset: core::EndpointSubset) {
-        let port = |port: core::EndpointPort| Port {
-            name: Some(port.name.unwrap_or_default()),
-            protocol: Some(port.protocol.unwrap_or_else(|| "TCP".into())),
-            port: Some(port.port),
-            app_protocol: port.app_protocol,
-        };
-        let mut ports: Vec<Port> = subset.ports.unwrap_or_default().into_iter().map(port).collect();
-        ports.sort();
-        let ports = Arc::new(Ports(ports));
-        let ready = subset.addresses.unwrap_or_default().into_iter().map(|a| (a, true));
-        let unready =
-            subset.not_ready_addresses.unwrap_or_default().into_iter().map(|a| (a, false));
-        let mut added = 0;
-        for (address, ready) in ready.chain(unready) {
-            let Ok(ip) = address.ip.parse::<IpAddr>() else {
-                self.invalid += 1;
-                continue;
-            };
-            if added == MOST {
-                self.too_many += 1;
-                continue;
+    /// Takes up to [`MOST`] of the addresses that have these ports: ready ones first, then by address.
+    fn add(&mut self, ports: Ports, addresses: Addresses) {
+        let ports = Arc::new(ports);
+        let mut valid: Vec<(IpAddr, bool, core::EndpointAddress)> = Vec::new();
+        for (text, (ready, address)) in addresses {
+            match text.parse::<IpAddr>() {
+                Ok(ip) => valid.push((ip, ready, address)),
+                Err(_) => self.invalid += 1,
             }
-            added += 1;
+        }
+        valid.sort_by_key(|(_, ready, _)| !ready);
+        self.too_many += valid.len().saturating_sub(MOST);
+        for (ip, ready, address) in valid.into_iter().take(MOST) {
             let endpoint = Endpoint {
                 addresses: vec![ip.to_string()],
                 conditions: Some(EndpointConditions { ready: Some(ready), ..Default::default() }),
@@ -124,8 +112,36 @@ impl Mirrored {
             owner_references: Some(vec![owner("Endpoints", &self.key.name, &self.uid)]),
             ..ObjectMeta::default()
         };
-        slice(metadata, &self.key.name, content, self.trigger.as_deref(), target)
+        slice(metadata, &self.key.name, content, None, target)
     }
+}
+
+/// Addresses as they are spelt, and whether they are ready.
+type Addresses = BTreeMap<String, (bool, core::EndpointAddress)>;
+
+/// Subsets of the same ports are one. An address that is both ready and not ready there is not, as upstream
+/// has it. (Upstream also joins ports of different subsets that have the same addresses. Their endpoints
+/// are the same in slices of their own.)
+fn by_ports(subsets: Vec<core::EndpointSubset>) -> BTreeMap<Ports, Addresses> {
+    let port = |port: core::EndpointPort| Port {
+        name: Some(port.name.unwrap_or_default()),
+        protocol: Some(port.protocol.unwrap_or_else(|| "TCP".into())),
+        port: Some(port.port),
+        app_protocol: port.app_protocol,
+    };
+    let mut all: BTreeMap<Ports, Addresses> = BTreeMap::new();
+    for subset in subsets {
+        let mut ports: Vec<Port> = subset.ports.unwrap_or_default().into_iter().map(port).collect();
+        ports.sort();
+        let addresses = all.entry(Ports(ports)).or_default();
+        for address in subset.addresses.unwrap_or_default() {
+            addresses.entry(address.ip.clone()).or_insert((true, address));
+        }
+        for address in subset.not_ready_addresses.unwrap_or_default() {
+            addresses.insert(address.ip.clone(), (false, address));
+        }
+    }
+    all
 }
 
 /// The writes that make the mirrored slices what they should be. Without Endpoints to mirror they go.

@@ -163,7 +163,10 @@ pub(crate) fn start(client: &Client, mirror: bool) -> mpsc::Receiver<Seen> {
     let (tell, seen) = mpsc::channel(WAITING);
     let everything = || watcher::Config::default().page_size(PAGE);
     spawn::<core::Service>(client, everything(), tell.clone());
-    let slices = everything().labels("!service.kubernetes.io/headless");
+    // Those of headless Services are never divided. Mirrored ones carry whatever labels their Endpoints
+    // have, also this one, and must all be known.
+    let slices =
+        if mirror { everything() } else { everything().labels("!service.kubernetes.io/headless") };
     spawn::<EndpointSlice>(client, slices, tell.clone());
     spawn::<core::Node>(client, everything(), tell.clone());
     if mirror {

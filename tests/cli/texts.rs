@@ -18,8 +18,11 @@ fn state() -> PathBuf {
     folder().join("state.yaml")
 }
 
+/// What it is called here, and how it is called.
+type Named = (&'static str, &'static [&'static str]);
+
 /// Commands that need no kernel.
-const OFFLINE: [(&str, &[&str]); 10] = [
+const OFFLINE: [Named; 10] = [
     ("dump-rules", &["dump-rules"]),
     ("explain", &["explain", "web/api"]),
     ("explain-policy", &["explain", "web/shop"]),
@@ -32,8 +35,16 @@ const OFFLINE: [(&str, &[&str]); 10] = [
     ("trace-stray", &["trace", "node", "10.96.0.10:81"]),
 ];
 
+/// The same of Services that the zone-slice controller looks after, which are a state of their own.
+const DIVIDED: [Named; 4] = [
+    ("explain-divided", &["explain", "web/divided"]),
+    ("explain-required", &["explain", "web/required"]),
+    ("explain-dividing", &["explain", "web/dividing"]),
+    ("explain-undivided", &["explain", "web/undivided"]),
+];
+
 /// Commands that look at the kernel.
-const ON_A_NODE: [(&str, &[&str]); 4] = [
+const ON_A_NODE: [Named; 4] = [
     ("dump-rules-kernel", &["dump-rules"]),
     ("trace-kernel", &["trace", "10.244.1.9", "web/api:http"]),
     ("diff", &["diff"]),
@@ -78,10 +89,12 @@ fn visible(line: &str) -> String {
 #[test]
 fn every_command_prints_as_it_did_at_any_width_with_and_without_colour() {
     let mut different = Vec::new();
-    let state = state();
-    let state = ["--state", state.to_str().unwrap()];
-    for (name, command) in OFFLINE {
-        let args = [command, &state, &NODE].concat();
+    let divided = folder().join("divided.yaml");
+    let of = |commands: &[Named], state: PathBuf| -> Vec<(Named, PathBuf)> {
+        commands.iter().map(|command| (*command, state.clone())).collect()
+    };
+    for ((name, command), state) in [of(&OFFLINE, state()), of(&DIVIDED, divided)].concat() {
+        let args = [command, &["--state", state.to_str().unwrap()], &NODE].concat();
         let mut plain = Vec::new();
         for (width, colour) in [("80", false), ("120", false), ("80", true), ("120", true)] {
             let ended = Ended::of(&run_at(width, colour, &args)).success();

@@ -11,7 +11,11 @@ use crate::install_profile::violations;
 use crate::install_rights::{VERBS, may, resources};
 
 fn rendered() -> Vec<Value> {
-    serde_saphyr::from_multiple(&kustomize(&deploy().join("overlays/zones"))).unwrap()
+    rendered_from("overlays/zones")
+}
+
+fn rendered_from(folder: &str) -> Vec<Value> {
+    serde_saphyr::from_multiple(&kustomize(&deploy().join(folder))).unwrap()
 }
 
 fn deployment() -> Value {
@@ -99,4 +103,23 @@ fn of_everything_the_api_has_the_controller_may_do_just_these_things() {
     let lease =
         json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "x"}});
     assert_eq!(client.post(elsewhere, &lease).unwrap().status, 403);
+}
+
+#[test]
+fn mirroring_takes_one_right_and_one_flag_more() {
+    let mut want = rendered();
+    for document in &mut want {
+        match (document["kind"].as_str(), document["metadata"]["name"].as_str()) {
+            (Some("ClusterRole"), Some("zoneward-controller")) => {
+                let right = json!({"apiGroups": [""], "resources": ["endpoints"], "verbs": ["list", "watch"]});
+                document["rules"].as_array_mut().unwrap().push(right);
+            }
+            (Some("Deployment"), _) => {
+                let container = &mut document["spec"]["template"]["spec"]["containers"][0];
+                container["args"] = json!(["controller", "--mirror-endpoints"]);
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(rendered_from("overlays/mirror"), want);
 }

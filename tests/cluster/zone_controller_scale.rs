@@ -10,7 +10,7 @@ use zw_lab::Namespace;
 use zw_tests::binary::{Agent, run_in, text};
 use zw_tests::control_plane::{Client, ControlPlane};
 
-use crate::zone_controller::CONTROLLER_RBAC;
+use crate::zone_place::CONTROLLER_RBAC;
 
 const SERVICES: usize = 200;
 const ENDPOINTS: usize = 500;
@@ -90,19 +90,20 @@ fn many_services_are_written_once_and_a_restart_writes_nothing() {
     );
 }
 
+/// What a controller has done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Numbers {
-    creates: u64,
-    updates: u64,
-    deletes: u64,
-    patches: u64,
-    queue: u64,
-    plans: u64,
-    leads: bool,
+pub(crate) struct Numbers {
+    pub(crate) creates: u64,
+    pub(crate) updates: u64,
+    pub(crate) deletes: u64,
+    pub(crate) patches: u64,
+    pub(crate) queue: u64,
+    pub(crate) plans: u64,
+    pub(crate) leads: bool,
 }
 
 /// Waits for the controller's numbers to be these.
-fn wait(plane: &ControlPlane, holds: impl Fn(&Numbers) -> bool) -> Numbers {
+pub(crate) fn wait(plane: &ControlPlane, holds: impl Fn(&Numbers) -> bool) -> Numbers {
     let client = Client::plain(plane.namespace(), "http://127.0.0.1:10258");
     let end = Instant::now() + LONGEST;
     loop {

@@ -5,9 +5,10 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
+use std::sync::Arc;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Error, IgnoredAny, Visitor};
+use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 
 /// A string, borrowed from the input unless that has it escaped. (A `Cow` borrows only where it is not
 /// inside of an `Option` or a `Vec`.)
@@ -69,26 +70,71 @@ impl<'a> Metadata<'a> {
     }
 }
 
+/// The start of a label's name that ends in a zone: the zone-slice controller's, on Services.
+pub(super) const ZONE_PREFIX: &str = "zones.zoneward/";
+
 /// The labels of any kind that mean something here.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default)]
 pub(super) struct Labels<'a> {
-    #[serde(borrow, rename = "kubernetes.io/service-name")]
     pub(super) service_name: Option<Text<'a>>,
-    #[serde(rename = "service.kubernetes.io/service-proxy-name")]
     pub(super) service_proxy_name: Option<Text<'a>>,
-    #[serde(rename = "service.kubernetes.io/headless")]
     pub(super) headless: Option<Text<'a>>,
-    #[serde(rename = "endpointslice.kubernetes.io/for-zone")]
     pub(super) for_zone: Option<Text<'a>>,
-    #[serde(rename = "endpointslice.kubernetes.io/for-region")]
     pub(super) for_region: Option<Text<'a>>,
-    #[serde(rename = "endpointslice.kubernetes.io/managed-by")]
     pub(super) managed_by: Option<Text<'a>>,
-    #[serde(rename = "topology.kubernetes.io/zone")]
     pub(super) zone: Option<Text<'a>>,
-    #[serde(rename = "topology.kubernetes.io/region")]
     pub(super) region: Option<Text<'a>>,
+    /// What follows [`ZONE_PREFIX`]; the value says nothing.
+    pub(super) grouped_zones: Vec<Arc<str>>,
+}
+
+impl<'a> Labels<'a> {
+    /// Where the value of a label belongs; none for those that mean nothing. A zone's name is kept at once.
+    pub(super) fn slot(&mut self, name: &str) -> Option<&mut Option<Text<'a>>> {
+        Some(match name {
+            "kubernetes.io/service-name" => &mut self.service_name,
+            "service.kubernetes.io/service-proxy-name" => &mut self.service_proxy_name,
+            "service.kubernetes.io/headless" => &mut self.headless,
+            "endpointslice.kubernetes.io/for-zone" => &mut self.for_zone,
+            "endpointslice.kubernetes.io/for-region" => &mut self.for_region,
+            "endpointslice.kubernetes.io/managed-by" => &mut self.managed_by,
+            "topology.kubernetes.io/zone" => &mut self.zone,
+            "topology.kubernetes.io/region" => &mut self.region,
+            other => {
+                let zone = other.strip_prefix(ZONE_PREFIX).filter(|zone| !zone.is_empty());
+                self.grouped_zones.extend(zone.map(Arc::from));
+                return None;
+            }
+        })
+    }
+}
+
+/// Not derived: a derived one knows only whole names.
+impl<'de: 'a, 'a> Deserialize<'de> for Labels<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct AnyLabels;
+
+        impl<'de> Visitor<'de> for AnyLabels {
+            type Value = Labels<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map of labels")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Labels<'de>, A::Error> {
+                let mut labels = Labels::default();
+                while let Some(name) = map.next_key::<Text<'de>>()? {
+                    match labels.slot(&name) {
+                        Some(slot) => *slot = map.next_value()?,
+                        None => {
+                            map.next_value::<IgnoredAny>()?;
+                        }
+                    }
+                }
+                Ok(labels)
+            }
+        }
+        deserializer.deserialize_map(AnyLabels)
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -98,6 +144,10 @@ pub(super) struct Annotations<'a> {
     pub(super) last_change_trigger_time: Option<Text<'a>>,
     #[serde(rename = "zoneward.io/ipvs-scheduler")]
     pub(super) ipvs_scheduler: Option<Text<'a>>,
+    #[serde(rename = "zoneward/approach")]
+    pub(super) approach: Option<Text<'a>>,
+    #[serde(rename = "zoneward/reason")]
+    pub(super) reason: Option<Text<'a>>,
 }
 
 /// Of any kind: who it is.

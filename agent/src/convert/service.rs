@@ -4,9 +4,12 @@ use std::net::IpAddr;
 use std::num::NonZeroU16;
 
 use ipnet::IpNet;
-use zw_model::{External, Family, Scheduler, Service, ServiceKey, ServicePort, TrafficPolicy};
+use zw_model::{
+    Division, External, Family, Scheduler, Service, ServiceKey, ServicePort, TrafficPolicy,
+};
 
 use super::address::{is_ordinary, parse_address, parse_range};
+use super::names::shared;
 use super::raw;
 use super::{Body, Kind, Object, Problem, Problems, convert_port, identify};
 
@@ -60,6 +63,7 @@ pub(super) fn convert(raw: raw::Service<'_>, problems: &mut Problems) -> Result<
         scheduler: scheduler(&raw, problems),
         has_selector: spec.selector.is_some(),
         external: external(&raw, kind, external_policy, &cluster_ips, problems),
+        division: division(&raw.metadata),
         cluster_ips,
     };
     Ok(Object::new(id, Body::Service(service)))
@@ -136,6 +140,23 @@ fn node_port(
         problems.add(field(), format!("{number} is not a port (1 to 65535)"));
     }
     port
+}
+
+fn division(metadata: &raw::Metadata<'_>) -> Option<Box<Division>> {
+    let annotation =
+        |which: for<'m, 'a> fn(&'m raw::Annotations<'a>) -> &'m Option<raw::Text<'a>>| {
+            which(metadata.annotations.as_ref()?).as_deref().map(shared)
+        };
+    let labels = metadata.labels.as_ref();
+    let mut zones = labels.map(|labels| labels.grouped_zones.clone()).unwrap_or_default();
+    zones.sort();
+    zones.dedup();
+    let division = Division {
+        approach: annotation(|all| &all.approach),
+        reason: annotation(|all| &all.reason),
+        zones,
+    };
+    (division != Division::default()).then(|| Box::new(division))
 }
 
 /// One that is not known leaves the operator's.

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use zw_model::{
-    Conditions, Hints, Protocol, Scope, Service, ServiceKey, ServicePort, Slice, SliceEndpoint,
-    SliceKey, SlicePort,
+    Conditions, Division, Hints, Protocol, Scope, Service, ServiceKey, ServicePort, Slice,
+    SliceEndpoint, SliceKey, SlicePort,
 };
 
 use super::{Body, Content, Kind, Object, ObjectId, Problem, decode, identity};

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use serde_json::{Map, Value, json};
+use zw_controller::names;
 use zw_model::{
     External, Family, Hints, NodeContext, Protocol, Scope, Service, Slice, SliceEndpoint,
     TrafficPolicy,
@@ -56,6 +57,17 @@ pub(crate) fn service(service: &Service) -> Value {
         "metadata": {"namespace": &*service.key.namespace, "name": &*service.key.name},
         "spec": spec,
     });
+    if let Some(division) = service.division.as_deref() {
+        let marks = [(names::APPROACH, &division.approach), (names::REASON, &division.reason)];
+        for (name, mark) in marks {
+            if let Some(mark) = mark {
+                object["metadata"]["annotations"][name] = json!(&**mark);
+            }
+        }
+        for zone in &division.zones {
+            object["metadata"]["labels"][format!("{}{zone}", names::ZONE_PREFIX)] = json!("true");
+        }
+    }
     if !external.load_balancer_ips.is_empty() {
         let ingress: Vec<Value> =
             external.load_balancer_ips.iter().map(|ip| json!({"ip": ip})).collect();
@@ -198,7 +210,7 @@ pub(crate) fn family_of(number: u8) -> Option<Family> {
 mod tests {
     use std::num::NonZeroU16;
 
-    use zw_model::{Conditions, ServiceKey, ServicePort, SliceKey, SlicePort};
+    use zw_model::{Conditions, Division, ServiceKey, ServicePort, SliceKey, SlicePort};
 
     use super::*;
     use crate::convert::{Body, convert};
@@ -254,6 +266,16 @@ mod tests {
                 let external = Some(Box::new(external.clone()));
                 services.push(Service { external_policy, external, ..plain.clone() });
             }
+        }
+        for (approach, zones) in
+            [(Some("Prefer"), &["a", "b"][..]), (None, &["a"]), (Some("Balanced"), &[])]
+        {
+            let division = Division {
+                approach: approach.map(Into::into),
+                reason: approach.map(|_| "as annotated".into()),
+                zones: zones.iter().map(|zone| (*zone).into()).collect(),
+            };
+            services.push(Service { division: Some(Box::new(division)), ..plain.clone() });
         }
         services.push(plain);
         for want in services {

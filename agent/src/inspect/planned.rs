@@ -1,8 +1,9 @@
 //! What should be in the kernel, from objects: manifests on disk, or those a running agent knows.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::bail;
 use ipnet::IpNet;
@@ -12,14 +13,20 @@ use zw_plan::{Desired, Frontend, PlanConfig, Slots, Surroundings, Table, plan_se
 
 use super::agent::AgentReport;
 use crate::BadInput;
+use crate::convert::{Body, Object};
 use crate::index::Index;
-use crate::state::StateSource;
+use crate::state::{Event, StateSource};
+
+/// Nodes by name, and the zone of each.
+pub(crate) type Nodes = BTreeMap<Arc<str>, Option<Arc<str>>>;
 
 /// Objects and the rules they ask for.
 #[derive(Debug)]
 pub(crate) struct Planned {
     pub(crate) index: Index,
     pub(crate) desired: Desired,
+    /// The Nodes that manifests name, and their zones; an agent sees no Node but its own.
+    pub(crate) nodes: Nodes,
     /// What the agent says of itself, if it was asked.
     pub(crate) agent: Option<AgentReport>,
 }
@@ -48,8 +55,8 @@ impl Planned {
         settings: impl Into<Settings>,
         slots: &HashMap<Frontend, Slots>,
     ) -> anyhow::Result<Self> {
-        let index = load(path, node_name)?;
-        Ok(Self::new(index, settings.into(), slots, None))
+        let (index, nodes) = load(path, node_name)?;
+        Ok(Self { nodes, ..Self::new(index, settings.into(), slots, None) })
     }
 
     pub(crate) fn new(
@@ -76,7 +83,7 @@ impl Planned {
             let previous = |frontend: &Frontend| slots.get(frontend).cloned().unwrap_or_default();
             Some((key.clone(), Some(plan_service(service, slices, index.node(), previous))))
         }));
-        Self { index, desired, agent }
+        Self { index, desired, nodes: Nodes::new(), agent }
     }
 
     /// The tables of a fresh start.
@@ -91,7 +98,7 @@ impl Planned {
 }
 
 /// Reads manifests once.
-fn load(path: &Path, node_name: &str) -> anyhow::Result<Index> {
+fn load(path: &Path, node_name: &str) -> anyhow::Result<(Index, Nodes)> {
     let mut source = StateSource::new(path.to_owned());
     let delta = source.poll();
     for complaint in &delta.complaints {
@@ -101,6 +108,12 @@ fn load(path: &Path, node_name: &str) -> anyhow::Result<Index> {
         bail!(BadInput(format!("nothing in {} could be read", path.display())));
     }
     let mut index = Index::new(node_name);
-    delta.events.into_iter().for_each(|event| index.accept(event));
-    Ok(index)
+    let mut nodes = Nodes::new();
+    for event in delta.events {
+        if let Event::Apply(Object { id, body: Body::Node(node), .. }) = &event {
+            nodes.insert(id.name.clone(), node.zone.clone());
+        }
+        index.accept(event);
+    }
+    Ok((index, nodes))
 }

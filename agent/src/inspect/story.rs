@@ -4,6 +4,7 @@
 
 mod cause;
 mod tell;
+mod zones;
 
 pub(crate) use tell::print;
 
@@ -16,6 +17,7 @@ use zw_plan::{Candidate, Selection, Verdict, Why, WhyNot, select};
 use super::planned::Planned;
 use super::view::{EndpointView, FrontendKind, endpoint, kind_of, port_of};
 use crate::screen::count;
+use zones::ZonesStory;
 
 /// All there is to say.
 #[derive(Debug, Serialize)]
@@ -28,6 +30,9 @@ pub(crate) struct Story {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) region: Option<String>,
     pub(crate) ports: Vec<PortStory>,
+    /// What the zone-slice controller made of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) zones: Option<ZonesStory>,
     pub(crate) slices: Vec<SliceStory>,
     pub(crate) warnings: Vec<String>,
     /// Whether the kernel agrees; filled in by whoever can read it.
@@ -121,6 +126,7 @@ pub(crate) fn tell(
         zone: text(&node.zone),
         region: text(&node.region),
         warnings: warnings(service, &slices, node, &wanted),
+        zones: zones::tell(planned, service, &slices),
         ports,
         slices: slices.iter().map(|slice| tell_slice(slice)).collect(),
         kernel: None,

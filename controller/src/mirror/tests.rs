@@ -70,7 +70,7 @@ fn slices_are_owned_and_labelled_as_upstream_does() {
                 "team": "x", "kubernetes.io/service-name": "api",
                 "endpointslice.kubernetes.io/managed-by": "endpointslicemirroring-controller.k8s.io",
             },
-            "annotations": {"note": "kept", names::TRIGGER_TIME: "2026-01-01T00:00:00Z"},
+            "annotations": {"note": "kept"},
             "ownerReferences": [{"apiVersion": "v1", "kind": "Endpoints", "name": "api",
                 "uid": "endpoints-uid", "controller": true}],
         },
@@ -111,6 +111,28 @@ fn a_thousand_addresses_of_a_subset_are_mirrored_and_the_rest_is_counted() {
 }
 
 #[test]
+fn the_limit_is_for_all_subsets_of_the_same_ports_and_ready_addresses_come_first() {
+    let address = |i: usize| json!({"ip": format!("10.0.{}.{}", i / 250, i % 250)});
+    let some = |range: std::ops::Range<usize>| range.map(address).collect::<Vec<Value>>();
+    let subsets = json!([
+        {"notReadyAddresses": some(0..600), "ports": [{"port": 1}]},
+        {"addresses": some(600..1200), "ports": [{"port": 1}]},
+        {"addresses": some(0..600), "ports": [{"port": 2}]},
+    ]);
+    let endpoints = endpoints(json!({}), subsets);
+    assert_eq!(endpoints.too_many, 200);
+    let writes = mirror(Some(&endpoints), Some(&without_selector()), &[]);
+    let counted = |write: &SliceWrite| {
+        let SliceWrite::Create(content) = write else { panic!("{write:?}") };
+        let ready = content.endpoints.iter().filter(|e| crate::input::is_ready(e)).count();
+        (ready, content.endpoints.len())
+    };
+    let mut counts: Vec<(usize, usize)> = writes.iter().map(counted).collect();
+    counts.sort_unstable();
+    assert_eq!(counts, [(600, 600), (600, MOST)]);
+}
+
+#[test]
 fn a_label_that_changes_is_mirrored_too() {
     let before = endpoints(json!({"labels": {"team": "x"}}), two_families());
     let service = without_selector();
@@ -118,4 +140,27 @@ fn a_label_that_changes_is_mirrored_too() {
     let after = endpoints(json!({"labels": {"team": "y"}}), two_families());
     let writes = mirror(Some(&after), Some(&service), &slices);
     assert!(writes.len() == 2 && writes.iter().all(|w| matches!(w, SliceWrite::Update(..))));
+}
+
+#[test]
+fn an_address_that_stands_there_twice_is_one_endpoint() {
+    let subset = |field: &str| json!({field: [{"ip": "10.0.0.1"}], "ports": [{"port": 1}]});
+    let both = json!([subset("notReadyAddresses"), subset("addresses")]);
+    let endpoints = endpoints(json!({}), both);
+    let service = without_selector();
+    let writes = mirror(Some(&endpoints), Some(&service), &[]);
+    let [SliceWrite::Create(content)] = &writes[..] else { panic!("{writes:?}") };
+    let [endpoint] = &content.endpoints[..] else { panic!("{content:?}") };
+    assert!(!crate::input::is_ready(endpoint), "one that is both is not ready");
+    assert_eq!(mirror(Some(&endpoints), Some(&service), &made(&endpoints, &writes)), []);
+}
+
+#[test]
+fn whatever_labels_endpoints_have_their_slices_are_known_again() {
+    for label in [names::FOR_ZONE, names::FOR_REGION, names::MANAGED_BY, names::SERVICE_NAME] {
+        let endpoints = endpoints(json!({"labels": {label: "x"}}), two_families());
+        let service = without_selector();
+        let slices = made(&endpoints, &mirror(Some(&endpoints), Some(&service), &[]));
+        assert_eq!(mirror(Some(&endpoints), Some(&service), &slices), [], "{label}");
+    }
 }

@@ -1,4 +1,6 @@
-//! The rows of the topology document's test plan, each a test of that name.
+//! The rows of the topology document's test plan, each a test of that name. The last two are elsewhere: the
+//! rolling update in `rolling.rs` beside, traffic reliability in the cluster tier, `zone_controller.rs` for
+//! Prefer and `zone_require.rs` for Require.
 
 use super::*;
 

@@ -12,7 +12,7 @@ mod service;
 pub use endpoints::{Conditions, Hints, Scope, Slice, SliceEndpoint, SliceKey, SlicePort};
 pub use node::NodeContext;
 pub use scheduler::Scheduler;
-pub use service::{External, Service, ServiceKey, ServicePort, TrafficPolicy};
+pub use service::{Division, External, Service, ServiceKey, ServicePort, TrafficPolicy};
 
 use std::fmt;
 use std::net::IpAddr;

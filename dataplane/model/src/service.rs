@@ -53,6 +53,19 @@ pub struct Service {
     pub has_selector: bool,
     /// What most Services do not have, so it costs one pointer.
     pub external: Option<Box<External>>,
+    /// What the zone-slice controller says on it. Decides nothing; people ask.
+    pub division: Option<Box<Division>>,
+}
+
+/// What the zone-slice controller writes on a Service.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Division {
+    /// The approach in force, `zoneward/approach`.
+    pub approach: Option<Arc<str>>,
+    /// Why it is, `zoneward/reason`.
+    pub reason: Option<Arc<str>>,
+    /// Zones off whose nodes its labels keep the default slices (`zones.zoneward/ZONE`), in order.
+    pub zones: Vec<Arc<str>>,
 }
 
 /// How a Service is reached from outside, besides node ports.

@@ -203,3 +203,25 @@ fn addresses_are_read_as_kubernetes_reads_them() {
         check_service(object, Service { cluster_ips: Vec::new(), ..want_service() }, &[&problem]);
     }
 }
+
+#[test]
+fn what_the_zone_slice_controller_says_on_a_service_is_kept() {
+    use zw_controller::names;
+    let label = |zone: &str| format!("{}{zone}", names::ZONE_PREFIX);
+    let mut object = service();
+    object["metadata"]["labels"] = json!({
+        label("b"): "true", label("a"): "", label(""): "true", "zones.example/c": "true", "app": "x",
+    });
+    let division = Division { zones: vec!["a".into(), "b".into()], ..Division::default() };
+    let want =
+        |division: Division| Service { division: Some(Box::new(division)), ..want_service() };
+    check_service(object.clone(), want(division.clone()), &[]);
+    object["metadata"]["annotations"] =
+        json!({names::APPROACH: "Prefer", names::REASON: "as annotated", "note": "x"});
+    let marked = Division {
+        approach: Some("Prefer".into()),
+        reason: Some("as annotated".into()),
+        ..division
+    };
+    check_service(object, want(marked), &[]);
+}

@@ -96,6 +96,9 @@ impl Seen<'_> {
                 self.family
             );
         }
+        if let Some(why) = self.nothing_for_the_zone(&of_family) {
+            return why;
+        }
         if of_family.iter().all(|slice| slice.endpoints.is_empty()) {
             let matches =
                 if self.service.has_selector { ": its selector matches no pod" } else { "" };
@@ -130,6 +133,23 @@ impl Seen<'_> {
             1 => "its only endpoint is not ready".into(),
             _ => format!("none of its {seen} is ready"),
         }
+    }
+
+    /// There are slices for this node's zone, and nothing is in them.
+    fn nothing_for_the_zone(&self, of_family: &[&&Slice]) -> Option<String> {
+        let zone = self.node.zone.as_ref()?;
+        let of_zone = |slice: &&&&Slice| matches!(&slice.scope, Scope::Zone(of) if of == zone);
+        let own: Vec<&&&Slice> = of_family.iter().filter(of_zone).collect();
+        if own.is_empty() || own.iter().any(|slice| !slice.endpoints.is_empty()) {
+            return None;
+        }
+        let others = match self.distinct_endpoints() {
+            0 => String::new(),
+            others => format!(", and {} in other slices do not count", count(others, "endpoint")),
+        };
+        let slices = if own.len() == 1 { "slice" } else { "slices" };
+        let have = if own.len() == 1 { "has" } else { "have" };
+        Some(format!("its {slices} for zone {zone} {have} no endpoint{others}"))
     }
 
     fn port_mismatch(&self, of_family: &[&&Slice]) -> String {

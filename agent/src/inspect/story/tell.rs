@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::{Group, PortStory, Story};
+use super::{Group, PortStory, Story, zones};
 use crate::screen::{Cell, Screen, Tone, cell, count};
 
 /// How many endpoints of one fate are named.
@@ -19,6 +19,10 @@ pub(crate) fn print(screen: &Screen, story: &Story, out: &mut dyn Write) -> io::
     for port in &story.ports {
         writeln!(out)?;
         print_port(screen, port, out)?;
+    }
+    if let Some(zones) = &story.zones {
+        writeln!(out)?;
+        zones::print(screen, zones, out)?;
     }
     writeln!(out)?;
     print_slices(screen, story, out)?;

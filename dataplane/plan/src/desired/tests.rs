@@ -162,6 +162,7 @@ fn plan(key: &ServiceKey, spec: &Spec, desired: &Desired) -> ServiceRules {
         affinity: spec.features.affinity,
         scheduler: None,
         external: Some(Box::new(external(spec.features))),
+        division: None,
     };
     let slices = Family::BOTH.map(|family| Slice {
         key: SliceKey { namespace: key.namespace.clone(), name: family.to_string().into() },
