@@ -30,62 +30,66 @@ pub(crate) struct Holders {
     next: u64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Held {
-    by: By,
     version: u64,
-    /// Of few at a time.
-    leaving: Option<Box<(Instant, u64)>>,
+    by: By,
 }
 
 /// A watch that has an object, and in which of its lists or after it it last said so.
 type Holding = (StreamId, u32);
 
-/// The watches that have an object: hardly ever more than one, and that one takes no room of its own.
+/// The watches that have an object. Hardly ever other than one, and only that takes no room of its own.
 #[derive(Debug)]
+#[expect(clippy::box_collection, reason = "a list in place would make all of them larger")]
 enum By {
-    One([Holding; 1]),
-    NotOne(Vec<Holding>),
-}
-
-impl Default for By {
-    fn default() -> Self {
-        Self::NotOne(Vec::new())
-    }
+    One(Holding),
+    /// At least two.
+    Several(Box<Vec<Holding>>),
+    /// It is leaving, and this is its place among those.
+    Nobody(Box<(Instant, u64)>),
 }
 
 impl By {
     fn all(&self) -> &[Holding] {
         match self {
-            Self::One(one) => one,
-            Self::NotOne(all) => all,
+            Self::One(one) => std::slice::from_ref(one),
+            Self::Several(all) => all,
+            Self::Nobody(_) => &[],
         }
     }
 
-    fn set(&mut self, stream: StreamId, list: u32) {
-        if let Self::One([(by, last)]) = self
-            && *by == stream
-        {
-            *last = list;
-            return;
+    /// A watch has it; gives its place among those that are leaving, if it had one.
+    fn set(&mut self, stream: StreamId, list: u32) -> Option<(Instant, u64)> {
+        match self {
+            Self::One((by, last)) if *by == stream => *last = list,
+            Self::One(one) => *self = Self::Several(Box::new(vec![*one, (stream, list)])),
+            Self::Several(all) => match all.iter_mut().find(|(by, _)| *by == stream) {
+                Some((_, last)) => *last = list,
+                None => all.push((stream, list)),
+            },
+            Self::Nobody(place) => {
+                let place = **place;
+                *self = Self::One((stream, list));
+                return Some(place);
+            }
         }
-        self.change(|all| match all.iter_mut().find(|(by, _)| *by == stream) {
-            Some((_, last)) => *last = list,
-            None => all.push((stream, list)),
-        });
+        None
     }
 
-    fn remove(&mut self, stream: StreamId) {
-        self.change(|all| all.retain(|(by, _)| *by != stream));
-    }
-
-    fn change(&mut self, change: impl FnOnce(&mut Vec<Holding>)) {
-        let mut all = self.all().to_vec();
-        change(&mut all);
-        *self = match all.as_slice() {
-            [one] => Self::One([*one]),
-            _ => Self::NotOne(all),
-        };
+    /// A watch does not have it; true if it was the only one that did.
+    fn remove(&mut self, stream: StreamId) -> bool {
+        match self {
+            Self::One((by, _)) => *by == stream,
+            Self::Several(all) => {
+                all.retain(|(by, _)| *by != stream);
+                if let [one] = all[..] {
+                    *self = Self::One(one);
+                }
+                false
+            }
+            Self::Nobody(_) => false,
+        }
     }
 }
 
@@ -121,13 +125,12 @@ impl Holders {
         self.told(stream, version);
         let list = self.streams.get(&stream).map_or(0, |state| state.lists);
         // Not by its entry, which would take a copy of the name each time.
-        if !self.objects.contains_key(id) {
-            self.objects.insert(id.clone(), Held::default());
-        }
-        let Some(held) = self.objects.get_mut(id) else { return false };
-        held.by.set(stream, list);
-        if let Some(when) = held.leaving.take() {
-            self.leaving.remove(&when);
+        let Some(held) = self.objects.get_mut(id) else {
+            self.objects.insert(id.clone(), Held { version, by: By::One((stream, list)) });
+            return true;
+        };
+        if let Some(place) = held.by.set(stream, list) {
+            self.leaving.remove(&place);
         }
         let news = version >= held.version;
         held.version = held.version.max(version);
@@ -138,15 +141,14 @@ impl Holders {
     pub(crate) fn delete(&mut self, stream: StreamId, id: &ObjectId, version: u64, now: Instant) {
         self.told(stream, version);
         let Some(held) = self.objects.get_mut(id) else { return };
-        held.by.remove(stream);
-        if held.by.all().is_empty() && held.leaving.is_none() {
-            let when = (now + GRACE, self.next);
+        if held.by.remove(stream) {
+            let place = (now + GRACE, self.next);
             self.next += 1;
-            held.leaving = Some(Box::new(when));
+            held.by = By::Nobody(Box::new(place));
             // Another watch may have had it later than this one, and be ahead.
             let told = self.streams.values().filter(|s| s.kind == id.kind).map(|s| s.told);
             let until = told.fold(version, u64::max);
-            self.leaving.insert(when, Leaving { id: id.clone(), from: stream, until });
+            self.leaving.insert(place, Leaving { id: id.clone(), from: stream, until });
         }
     }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 
-use super::{GRACE, Holders, UNKNOWN};
+use super::{GRACE, Held, Holders, UNKNOWN};
 use crate::convert::{Kind, ObjectId};
 use crate::watch::StreamId;
 
@@ -248,4 +248,9 @@ proptest! {
             prop_assert_eq!(holders.expire(now), []);
         }
     }
+}
+
+#[test]
+fn an_object_takes_64_bytes_beside_its_name() {
+    assert_eq!(size_of::<(ObjectId, Held)>(), 64);
 }
