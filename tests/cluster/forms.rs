@@ -41,7 +41,7 @@ fn an_agent_does_the_same_with_protobuf_and_with_json_and_receives_less() {
 
     let ratio = received(&protobuf) / received(&json);
     println!("{} bytes of slices instead of {}, {ratio:.3}", received(&protobuf), received(&json));
-    assert!(ratio < 0.75, "{ratio}");
+    assert!(ratio < 0.5, "{ratio}");
 
     // What comes in watches: added, modified, relabelled, deleted.
     plane.create(&slices_path(), &slice("later", "plain", json!({}), &[endpoint("10.1.9.1")]));
