@@ -53,7 +53,6 @@ pub(crate) struct Seen {
 }
 
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "one at a time, and nearly all are the large one")]
 pub(crate) enum StreamEvent {
     /// A list begins; what it does not contain is gone.
     Begin,

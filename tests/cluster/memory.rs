@@ -22,9 +22,10 @@ const WRITERS: usize = 12;
 #[test]
 fn ten_thousand_services_with_two_endpoints_each_fit_into_45_megabytes() {
     const MOST: usize = 45_000;
-    /// In bytes, of what is the process's own: not its binary's.
+    /// In bytes, of what is the process's own: not its binary's. Among them is what the first sync needed
+    /// and the allocator kept, more or less of it.
     const MOST_PER_SERVICE: usize = 2600;
-    const MOST_PER_ENDPOINT: usize = 150;
+    const MOST_PER_ENDPOINT: usize = 250;
     let plane = ControlPlane::start(&Namespace::new().unwrap());
     let started = Instant::now();
     plane.apply(&node("memory", "zone-a"));

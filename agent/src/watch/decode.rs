@@ -20,6 +20,7 @@ const LONGEST: usize = 64 << 20;
 
 /// A part of a list.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one at a time, and nearly all are the large one")]
 pub(crate) enum ListPart {
     Object(Decoded),
     About(ListMeta),

@@ -111,6 +111,7 @@ impl List {
     }
 }
 
+#[expect(clippy::large_enum_variant, reason = "taken apart at once")]
 enum Step {
     Part(ListPart),
     On,
