@@ -18,7 +18,7 @@ use crate::holders::Holders;
 use crate::index::Index;
 use crate::ready::Blocker;
 use crate::status::Status;
-use crate::watch::{Place, Received, Seen, StreamEvent, StreamId, Watch, Watches, Wire};
+use crate::watch::{Place, Received, Seen, Server, StreamEvent, StreamId, Watch, Watches, Wire};
 
 /// How much is taken in before a sync, so that an endless stream of changes cannot put it off.
 const MOST_AT_ONCE: usize = 4096;
@@ -51,18 +51,22 @@ struct Slices {
 
 impl Cluster {
     pub(crate) fn new(
-        client: kube::Client,
+        server: Server,
         received: Received,
         node_name: &str,
         status: Arc<Status>,
     ) -> Self {
-        let (mut watches, seen) = Watches::new(client);
+        let (mut watches, seen) = Watches::new(server);
         let (node, services) = (watches.node(node_name), watches.services());
         let service_cidrs = watches.service_cidrs();
+        let mut holders = Holders::default();
+        holders.start(node.id, Kind::Node);
+        holders.start(services.id, Kind::Service);
+        holders.start(service_cidrs.id, Kind::ServiceCidr);
         Self {
             watches,
             seen,
-            holders: Holders::default(),
+            holders,
             node,
             services,
             service_cidrs,
@@ -146,14 +150,17 @@ impl Cluster {
         }
         match event {
             StreamEvent::Begin => self.holders.begin(stream),
-            StreamEvent::Complete => {
-                self.holders.complete(stream, Instant::now());
+            StreamEvent::Complete(version) => {
+                self.holders.complete(stream, version, Instant::now());
                 if stream == self.node.id && self.slices.is_none() && self.next.is_none() {
                     self.watch_slices();
                 }
             }
             StreamEvent::Apply(wire) => self.apply(stream, wire, index),
-            StreamEvent::Delete(id) => self.holders.delete(stream, &id, Instant::now()),
+            StreamEvent::Delete(id, version) => {
+                self.holders.delete(stream, &id, version, Instant::now());
+            }
+            StreamEvent::Told(version) => self.holders.told(stream, version),
         }
     }
 
@@ -204,6 +211,9 @@ impl Cluster {
             "watching the slices for this place"
         );
         let watches = self.watches.slices(&place);
+        for watch in &watches {
+            self.holders.start(watch.id, Kind::EndpointSlice);
+        }
         self.next = Some(Slices { place, watches });
     }
 

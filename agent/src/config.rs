@@ -22,7 +22,7 @@ use file::File;
 use flags::BalanceFlag;
 pub(crate) use flags::{Flags, IgnoredFlags};
 pub(crate) use reload::{ConfigFile, Difference};
-pub(crate) use values::Mode;
+pub(crate) use values::{ContentType, Mode};
 use values::{Count, DetectLocalMode, Listen, ListenFlag, NodePortAddress, Span};
 
 const HEALTH_PORT: u16 = 10256;
@@ -35,6 +35,8 @@ pub(crate) struct Config {
     pub(crate) kubeconfig: Option<PathBuf>,
     /// The API server's address, instead of the kubeconfig's.
     pub(crate) master: Option<String>,
+    /// In what form it is asked for objects.
+    pub(crate) content_type: ContentType,
     pub(crate) mode: Mode,
     /// The node's primary address, where the operator knows better than the Node object.
     pub(crate) node_address: Option<IpAddr>,
@@ -224,6 +226,10 @@ impl Config {
             node_name,
             kubeconfig: flags.kubeconfig.clone().or(file.client_connection.kubeconfig.clone()),
             master: flags.master.clone(),
+            content_type: flags
+                .kube_api_content_type
+                .or(file.client_connection.content_type)
+                .unwrap_or_default(),
             mode,
             node_address: bind_address.filter(|ip| !ip.is_unspecified()),
             health: health.address(),

@@ -7,6 +7,7 @@
 mod address;
 mod names;
 mod node;
+mod protobuf;
 mod raw;
 mod service;
 mod slice;
@@ -22,6 +23,7 @@ use zw_model::{Protocol, Service, Slice};
 
 use names::shared;
 pub(crate) use node::Node;
+use protobuf::Message;
 
 /// A DNS name.
 const LONGEST_NAME: usize = 253;
@@ -122,8 +124,15 @@ pub(crate) fn convert(object: &Value) -> Result<Converted, Problem> {
     convert_known(known, Input::Value(object)).1
 }
 
-/// An object of a known kind from the API server, taken from its JSON without keeping any of the rest.
-#[derive(Debug, Clone)]
+/// An object as an API server sends it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Form<'a> {
+    Json(&'a str),
+    Protobuf(&'a [u8]),
+}
+
+/// An object of a known kind from the API server, without anything of it that is not used.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Decoded {
     /// The server's version of it, as it writes it.
     pub(crate) version: Option<String>,
@@ -131,23 +140,22 @@ pub(crate) struct Decoded {
 }
 
 /// What became of an object.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Content {
     Good(Object, Vec<Problem>),
     /// Nothing of it can be used; who it is, if at least that can be read.
     Bad(Option<ObjectId>, Problem),
 }
 
-/// Decodes the JSON of one object. There is nothing that makes it fail: an odd object must not cost the
-/// list or the stream that it came in.
-pub(crate) fn decode(kind: Kind, json: &str) -> Decoded {
-    let input = Input::Json(json);
+/// Decodes one object. There is nothing that makes it fail: an odd object must not cost the list or the
+/// stream that it came in.
+pub(crate) fn decode(kind: Kind, form: Form<'_>) -> Decoded {
+    let input = Input::Wire(form);
     let (version, converted) = convert_known(kind, input);
     match converted {
         Ok((object, problems)) => Decoded { version, content: Content::Good(object, problems) },
         Err(problem) => {
-            let metadata = input.typed().map(|raw: raw::Anything<'_>| raw.metadata);
-            let metadata = metadata.unwrap_or_default();
+            let metadata = input.metadata();
             let id = identify(kind, &metadata).ok();
             Decoded { version: metadata.version(), content: Content::Bad(id, problem) }
         }
@@ -200,20 +208,39 @@ fn convert_known(kind: Kind, input: Input<'_>) -> (Option<String>, Result<Conver
 #[derive(Clone, Copy)]
 enum Input<'a> {
     Value(&'a Value),
-    Json(&'a str),
+    Wire(Form<'a>),
 }
 
 impl<'a> Input<'a> {
-    fn typed<T: Deserialize<'a>>(self) -> Result<T, Problem> {
+    fn typed<T: Deserialize<'a> + Message<'a>>(self) -> Result<T, Problem> {
         // Where it went wrong costs, so it is only asked when something did.
         match self {
             Self::Value(value) => T::deserialize(value)
                 .or_else(|_| serde_path_to_error::deserialize(value).map_err(located)),
-            Self::Json(json) => serde_json::from_str(json).or_else(|_| {
+            Self::Wire(Form::Json(json)) => serde_json::from_str(json).or_else(|_| {
                 let mut json = serde_json::Deserializer::from_str(json);
                 serde_path_to_error::deserialize(&mut json).map_err(located)
             }),
+            Self::Wire(Form::Protobuf(bytes)) => protobuf::read(bytes).map_err(|problem| {
+                // As serde calls the object itself.
+                if problem.field.is_empty() {
+                    Problem { field: ".".into(), ..problem }
+                } else {
+                    problem
+                }
+            }),
         }
+    }
+
+    /// Who it is, as far as can be read.
+    fn metadata(self) -> raw::Metadata<'a> {
+        let mut raw = raw::Anything::default();
+        match self {
+            // What is wrong with it was told; what came before that counts.
+            Self::Wire(Form::Protobuf(bytes)) => drop(protobuf::merge(&mut raw, bytes)),
+            _ => raw = self.typed().unwrap_or_default(),
+        }
+        raw.metadata
     }
 }
 

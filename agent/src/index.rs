@@ -19,8 +19,8 @@ use crate::state::Event;
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     services: BTreeMap<ServiceKey, Entry>,
-    /// Which Service a slice belongs to: a slice may change its mind.
-    owners: HashMap<SliceKey, ServiceKey>,
+    /// Which Service of its namespace a slice belongs to: a slice may change its mind.
+    owners: HashMap<SliceKey, Arc<str>>,
     node: NodeContext,
     /// Whether load balancers may use this node; unknown while there is no Node.
     eligible: Option<bool>,
@@ -264,7 +264,7 @@ impl Index {
     }
 
     fn apply_slice(&mut self, slice: Slice, triggered: Option<SystemTime>) {
-        if self.owners.get(&slice.key).is_some_and(|owner| *owner != slice.service) {
+        if self.owners.get(&slice.key).is_some_and(|owner| *owner != slice.service.name) {
             self.remove_slice(&slice.key);
         }
         let entry = self.services.entry(slice.service.clone()).or_default();
@@ -273,7 +273,7 @@ impl Index {
             Ok(at) if entry.slices[at] == slice => return,
             Ok(at) => entry.slices[at] = slice,
             Err(at) => {
-                self.owners.insert(slice.key.clone(), service.clone());
+                self.owners.insert(slice.key.clone(), service.name.clone());
                 entry.slices.reserve_exact(1);
                 entry.slices.insert(at, slice);
             }
@@ -292,7 +292,8 @@ impl Index {
     }
 
     fn remove_slice(&mut self, key: &SliceKey) {
-        let Some(owner) = self.owners.remove(key) else { return };
+        let Some(name) = self.owners.remove(key) else { return };
+        let owner = ServiceKey { namespace: key.namespace.clone(), name };
         if let Some(entry) = self.services.get_mut(&owner)
             && let Ok(at) = entry.find(key)
         {

@@ -25,6 +25,7 @@ mod listen;
 mod localhost_ports;
 mod metrics;
 mod panics;
+mod protobuf;
 mod ready;
 mod screen;
 mod serve;

@@ -1,33 +1,36 @@
 //! The Kubernetes source: watches on the API server, each a task of its own that sends what it sees to
 //! the one loop that owns the state.
 //!
-//! Owns the connection, the selections and their retries. Lists, bookmarks, resumption and relists are
-//! `kube`'s watcher; which of several watches holds an object is [`crate::holders`]' business.
+//! Owns the connection, the selections, lists, watches and their retries. The connection itself is `kube`'s,
+//! with its credentials; lists and watches are our own, because protocol buffers cost a tenth of JSON and
+//! `kube` knows only that. Which of several watches holds an object is [`crate::holders`]' business.
+//!
+//! [`follow`] asks through [`request`], which reads answers through [`decode`].
 
+mod decode;
+mod follow;
 mod received;
+mod request;
 mod wire;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context;
-use futures_util::StreamExt;
+use kube::Config;
 use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{self, watcher};
-use kube::{Api, Client, Config};
-use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
-use tracing::{Instrument, info, info_span, warn};
+use tracing::{Instrument, info_span};
 
 use crate::BadInput;
 use crate::convert::ObjectId;
+use follow::Follower;
 pub(crate) use received::{Received, Resource};
+use request::Selection;
+pub(crate) use request::Server;
 pub(crate) use wire::Wire;
-use wire::{EndpointSlice, Node, Service, ServiceCidr};
 use zw_controller::names::ZONE_PREFIX;
 
 /// Neither label, so for everyone; slices of headless Services have nothing to program.
@@ -37,14 +40,6 @@ const NOT_HEADLESS: &str = "!service.kubernetes.io/headless";
 
 /// How many objects may wait for the loop; a watch that is ahead of it waits too.
 const WAITING: usize = 256;
-
-/// How many objects a page of a list has. A slice may have a thousand endpoints, and pages of several
-/// lists are in memory at a time.
-const PAGE: u32 = 200;
-
-/// How long after a server said that it does not know a resource it is asked again: it may have been
-/// upgraded.
-const UNKNOWN_RESOURCE: Duration = Duration::from_secs(600);
 
 /// One watch among those of its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -58,14 +53,16 @@ pub(crate) struct Seen {
 }
 
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "one at a time, and nearly all are the large one")]
 pub(crate) enum StreamEvent {
     /// A list begins; what it does not contain is gone.
     Begin,
     Apply(Wire),
-    Delete(ObjectId),
-    /// The list is complete.
-    Complete,
+    /// It is gone since this version.
+    Delete(ObjectId, u64),
+    /// The list of this version is complete.
+    Complete(u64),
+    /// There is nothing to tell up to this version.
+    Told(u64),
 }
 
 /// What it means that the server says "not found".
@@ -86,7 +83,7 @@ pub(crate) struct Place {
 
 /// Starts watches and hands out what they see.
 pub(crate) struct Watches {
-    client: Client,
+    server: Server,
     next: u32,
     tell: mpsc::Sender<Seen>,
 }
@@ -109,7 +106,7 @@ impl Drop for Watch {
 pub(crate) async fn connect(
     kubeconfig: Option<&Path>,
     server: Option<&str>,
-) -> anyhow::Result<(Client, Received)> {
+) -> anyhow::Result<(kube::Client, Received)> {
     let mut config = match kubeconfig {
         Some(path) => {
             let unusable = || BadInput(format!("cannot use the kubeconfig {}", path.display()));
@@ -134,27 +131,29 @@ pub(crate) async fn connect(
 }
 
 impl Watches {
-    pub(crate) fn new(client: Client) -> (Self, mpsc::Receiver<Seen>) {
+    pub(crate) fn new(server: Server) -> (Self, mpsc::Receiver<Seen>) {
         let (tell, seen) = mpsc::channel(WAITING);
-        (Self { client, next: 0, tell }, seen)
+        (Self { server, next: 0, tell }, seen)
     }
 
     /// This node alone.
     pub(crate) fn node(&mut self, name: &str) -> Watch {
-        self.start::<Node>(selection().fields(&format!("metadata.name={name}")), Need::Always)
+        let fields = Some(format!("metadata.name={name}"));
+        self.start(Resource::Nodes, Selection { labels: None, fields }, Need::Always)
     }
 
     /// Every Service that has an address and no other proxy.
     pub(crate) fn services(&mut self) -> Watch {
-        let config = selection()
-            .labels("!service.kubernetes.io/service-proxy-name")
-            .fields("spec.clusterIP!=None");
-        self.start::<Service>(config, Need::Always)
+        let selection = Selection {
+            labels: Some("!service.kubernetes.io/service-proxy-name".into()),
+            fields: Some("spec.clusterIP!=None".into()),
+        };
+        self.start(Resource::Services, selection, Need::Always)
     }
 
     /// Where Services' addresses come from. Servers before 1.33 do not know.
     pub(crate) fn service_cidrs(&mut self) -> Watch {
-        self.start::<ServiceCidr>(selection(), Need::IfServed)
+        self.start(Resource::ServiceCidrs, Selection::default(), Need::IfServed)
     }
 
     /// The slices that are for a node at this place: unlabelled ones, its zone's and its region's.
@@ -177,138 +176,39 @@ impl Watches {
                 ]
             }
         };
-        let start =
-            |labels: String| self.start::<EndpointSlice>(selection().labels(&labels), Need::Always);
+        let start = |labels: String| {
+            let selection = Selection { labels: Some(labels), fields: None };
+            self.start(Resource::EndpointSlices, selection, Need::Always)
+        };
         selections.into_iter().map(start).collect()
     }
 
-    fn start<K>(&mut self, config: watcher::Config, need: Need) -> Watch
-    where
-        K: kube::Resource<DynamicType = ()>
-            + Clone
-            + std::fmt::Debug
-            + DeserializeOwned
-            + Send
-            + 'static,
-        K: Into<Wire>,
-    {
+    fn start(&mut self, resource: Resource, selection: Selection, need: Need) -> Watch {
         let id = StreamId(self.next);
         self.next += 1;
-        let plural = K::plural(&());
         let span = info_span!(
             "watch",
-            kind = %plural,
-            labels = config.label_selector.as_deref().unwrap_or_default(),
+            kind = resource.name(),
+            labels = selection.labels.as_deref().unwrap_or_default(),
         );
-        let api = Api::<K>::all(self.client.clone());
-        let (tell, kind) = (self.tell.clone(), plural.into_owned());
-        let task = tokio::spawn(
-            async move {
-                let mut events = watcher(api, config).default_backoff().boxed();
-                let mut told_unknown = false;
-                while let Some(event) = events.next().await {
-                    let event = match event {
-                        Ok(watcher::Event::Init) => StreamEvent::Begin,
-                        Ok(watcher::Event::InitApply(object) | watcher::Event::Apply(object)) => {
-                            StreamEvent::Apply(object.into())
-                        }
-                        Ok(watcher::Event::Delete(object)) => {
-                            // An object without a name cannot come from an API server.
-                            let wire: Wire = object.into();
-                            let Some(id) = wire.into_id() else { continue };
-                            StreamEvent::Delete(id)
-                        }
-                        Ok(watcher::Event::InitDone) => StreamEvent::Complete,
-                        Err(error) if need == Need::IfServed && is_unknown(&error) => {
-                            if !told_unknown {
-                                info!("the API server does not know {kind}; going on without");
-                                told_unknown = true;
-                            } else {
-                                tokio::time::sleep(UNKNOWN_RESOURCE).await;
-                                continue;
-                            }
-                            // What it does not know it has none of.
-                            StreamEvent::Complete
-                        }
-                        Err(error) => {
-                            warn!(
-                                error = describe(&error),
-                                "cannot list or watch {kind}; trying again"
-                            );
-                            continue;
-                        }
-                    };
-                    // Nobody listens only when the agent stops.
-                    if tell.send(Seen { stream: id, event }).await.is_err() {
-                        return;
-                    }
-                }
-            }
-            .instrument(span),
-        );
+        let (server, tell) = (self.server.clone(), self.tell.clone());
+        let follower = Follower { server, resource, selection, need, id, tell, version: None };
+        let task = tokio::spawn(follower.run().instrument(span));
         Watch { id, task: task.abort_handle() }
     }
 }
 
-/// What to ask for: everything.
-fn selection() -> watcher::Config {
-    watcher::Config::default().page_size(PAGE)
-}
-
-fn cause(error: &watcher::Error) -> Option<&kube::Error> {
-    match error {
-        watcher::Error::InitialListFailed(cause)
-        | watcher::Error::WatchStartFailed(cause)
-        | watcher::Error::WatchFailed(cause) => Some(cause),
-        _ => None,
-    }
-}
-
-/// Whether the server has no such resource at all.
-fn is_unknown(error: &watcher::Error) -> bool {
-    matches!(cause(error), Some(kube::Error::Api(status)) if status.code == 404)
-}
-
-/// The API server's own words name the verb and the resource it refused.
-fn describe(error: &watcher::Error) -> String {
-    match cause(error) {
-        Some(kube::Error::Api(status)) => format!("{} ({})", status.message, status.code),
-        Some(cause) => with_causes(cause),
-        None => with_causes(error),
-    }
-}
-
-/// An error and why, each reason once: some tell their cause themselves, some leave it to be asked for.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let why = error.to_string();
-        if !text.contains(&why) {
-            text = format!("{text}: {why}");
-        }
-        cause = error.source();
-    }
-    text
-}
-
 /// Every object of the kinds that matter, once.
-pub(crate) async fn list_all(client: Client) -> anyhow::Result<Vec<Wire>> {
-    async fn list<K>(client: &Client) -> anyhow::Result<Vec<Wire>>
-    where
-        K: kube::Resource<DynamicType = ()>
-            + Clone
-            + std::fmt::Debug
-            + DeserializeOwned
-            + Into<Wire>,
-    {
-        let listed = Api::<K>::all(client.clone()).list(&Default::default()).await;
-        let listed = listed.with_context(|| format!("cannot list {}", K::plural(&())))?;
-        Ok(listed.items.into_iter().map(Into::into).collect())
+pub(crate) async fn list_all(server: &Server) -> anyhow::Result<Vec<Wire>> {
+    let everything = Selection::default();
+    let mut objects: Vec<Wire> = Vec::new();
+    for resource in [Resource::Nodes, Resource::Services, Resource::EndpointSlices] {
+        let mut list = server.list(resource, &everything);
+        let failed = || format!("cannot list {}", resource.name());
+        while let Some(object) = list.next().await.with_context(failed)? {
+            objects.push(object.into());
+        }
     }
-    let mut objects = list::<Node>(&client).await?;
-    objects.extend(list::<Service>(&client).await?);
-    objects.extend(list::<EndpointSlice>(&client).await?);
     Ok(objects)
 }
 

@@ -3,6 +3,7 @@
 
 mod continuity;
 mod credentials;
+mod forms;
 mod hostile;
 mod install;
 mod install_controller;

@@ -17,12 +17,17 @@ pub(crate) struct TestNode {
 impl TestNode {
     /// Starts an agent with its own service account and waits for its first sync.
     pub(crate) fn start(plane: &ControlPlane, name: &str) -> Self {
+        Self::start_with(plane, name, &[])
+    }
+
+    /// The same, with more arguments.
+    pub(crate) fn start_with(plane: &ControlPlane, name: &str, more: &[&str]) -> Self {
         plane.apply(RBAC);
         let kubeconfig = plane.kubeconfig_for_service_account("kube-system", "zoneward");
         let namespace = Namespace::new().unwrap();
         let relay = plane.reach_from(&namespace);
         let args = ["--kubeconfig", kubeconfig.to_str().unwrap(), "--node-name", name];
-        let mut agent = Agent::start(&namespace, &args);
+        let mut agent = Agent::start(&namespace, &[&args, more].concat());
         agent.wait_for(&["synced"]);
         Self { namespace, agent, relay }
     }
@@ -38,6 +43,14 @@ impl TestNode {
         let want = endpoints.map(|list| list.iter().map(ToString::to_string).collect::<Vec<_>>());
         eventually(&format!("{service} has {want:?}"), || self.endpoints(service) == want);
     }
+}
+
+/// The bytes of slices that an agent had received at the end of its first lists.
+pub(crate) fn received(node: &TestNode) -> f64 {
+    let log = &node.agent.log;
+    let line = log.iter().find(|line| line.contains("received_bytes=")).expect("it tells");
+    let after = line.split_once("endpointslices=").unwrap().1;
+    after.split(',').next().unwrap().parse().unwrap()
 }
 
 /// The endpoints the kernel holds for a Service; `None` while it is not programmed at all.

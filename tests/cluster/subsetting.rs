@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use zw_lab::Namespace;
 use zw_tests::control_plane::{Client, ControlPlane};
 
-use crate::node::{TestNode, node, service};
+use crate::node::{TestNode, node, received, service};
 
 const ZONES: [&str; 3] = ["zone-a", "zone-b", "zone-c"];
 const SLICES_PER_ZONE: usize = 100;
@@ -43,14 +43,6 @@ fn a_node_receives_its_zones_share_of_the_bytes() {
         println!("{name}: {} of {all} bytes of slices, {share:.3}", received(node));
         assert!((0.25..0.45).contains(&share), "{name}: {share}");
     }
-}
-
-/// The bytes of slices at the end of the first lists.
-fn received(node: &TestNode) -> f64 {
-    let log = &node.agent.log;
-    let line = log.iter().find(|line| line.contains("received_bytes=")).expect("it tells");
-    let after = line.split_once("endpointslices=").unwrap().1;
-    after.split(',').next().unwrap().parse().unwrap()
 }
 
 fn write_slices(client: &Client, zone_number: usize, zone: &str) {

@@ -2,13 +2,14 @@
 //! changes cost.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use zw_dataplane::{Ipvs, IpvsOptions, Kernel, Tables, WithIpvs};
 use zw_lab::{Answer, Namespace};
 use zw_model::{
     Conditions, Family, NodeContext, Protocol, Scheduler, Scope, Service, ServiceKey, ServicePort,
-    Slice, SliceEndpoint, SliceKey, SlicePort,
+    Slice, SliceEndpoint, SliceKey, SlicePort, Topology,
 };
 use zw_netlink::ipvs::{Batch, RealServer, ServerId, ServerSettings, Socket};
 use zw_plan::testing::{World, by_ipvs, cases, sctp_cases};
@@ -269,9 +270,7 @@ fn planned(n: u16, endpoints: u16) -> ServiceRules {
         SliceEndpoint {
             addr: addr.into(),
             conditions: Conditions { ready: true, serving: true, terminating: false },
-            node: Some("node-2".into()),
-            zone: None,
-            hints: None,
+            topology: Arc::new(Topology { node: Some("node-2".into()), ..Topology::default() }),
         }
     };
     let slice = Slice {

@@ -36,7 +36,7 @@ use crate::ready::Blocker;
 use crate::serve::Servers;
 use crate::status::Status;
 use crate::sync::Engine;
-use crate::watch::{Received, connect};
+use crate::watch::{Received, Server, connect};
 use crate::{panics, sysctls, taint};
 use settings::{Settings, tell_ignored};
 
@@ -95,7 +95,8 @@ pub(crate) fn run(args: RunArgs, out: &mut dyn Write) -> anyhow::Result<()> {
         let source = match from {
             From::Files(path) => Source::Files(Files::new(path, status.clone())),
             From::Cluster(client, received) => {
-                let cluster = Cluster::new(client, received, &config.node_name, status.clone());
+                let server = Server::new(client, config.content_type);
+                let cluster = Cluster::new(server, received, &config.node_name, status.clone());
                 Source::Cluster(Box::new(cluster))
             }
         };

@@ -13,8 +13,8 @@ use serde_json::Value;
 
 use super::ConfigError;
 use super::values::{
-    Cidr, Cidrs, Count, DetectLocalMode, Listen, MarkBit, Mode, NodePortAddress, OomScore, Span,
-    address,
+    Cidr, Cidrs, ContentType, Count, DetectLocalMode, Listen, MarkBit, Mode, NodePortAddress,
+    OomScore, Span, address,
 };
 
 const API_VERSION: &str = "kubeproxy.config.k8s.io/v1alpha1";
@@ -83,7 +83,8 @@ pub(crate) struct ClientConnection {
     #[serde(deserialize_with = "text")]
     pub(crate) kubeconfig: Option<PathBuf>,
     accept_content_types: String,
-    content_type: String,
+    #[serde(deserialize_with = "text")]
+    pub(crate) content_type: Option<ContentType>,
     qps: f32,
     burst: i32,
 }

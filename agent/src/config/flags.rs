@@ -8,8 +8,8 @@ use clap::{Args, ValueEnum};
 use ipnet::IpNet;
 
 use super::values::{
-    Count, DetectLocalMode, ListenFlag, MarkBit, Mode, NodePortAddress, OomScore, Span, address,
-    cidr,
+    ContentType, Count, DetectLocalMode, ListenFlag, MarkBit, Mode, NodePortAddress, OomScore,
+    Span, address, cidr,
 };
 
 /// How an endpoint is picked.
@@ -33,6 +33,11 @@ pub(crate) struct Flags {
     /// The API server's address, instead of the kubeconfig's.
     #[arg(long, value_name = "URL", conflicts_with = "state")]
     pub(crate) master: Option<String>,
+
+    /// In what form the API server is asked for objects; application/json to be able to read it
+    /// [default: application/vnd.kubernetes.protobuf]
+    #[arg(long, value_name = "TYPE")]
+    pub(crate) kube_api_content_type: Option<ContentType>,
 
     /// What picks endpoints: nftables or ipvs [default: nftables]
     #[arg(long, alias = "proxy-mode")]
@@ -179,8 +184,6 @@ pub(crate) struct IgnoredFlags {
     #[arg(long, hide = true)]
     config_sync_period: Option<String>,
     #[arg(long, hide = true)]
-    kube_api_content_type: Option<String>,
-    #[arg(long, hide = true)]
     kube_api_burst: Option<String>,
     #[arg(long, hide = true)]
     kube_api_qps: Option<String>,
@@ -201,7 +204,6 @@ impl IgnoredFlags {
             (&self.log_flush_frequency, "--log-flush-frequency"),
             (&self.feature_gates, "--feature-gates"),
             (&self.config_sync_period, "--config-sync-period"),
-            (&self.kube_api_content_type, "--kube-api-content-type"),
             (&self.kube_api_burst, "--kube-api-burst"),
             (&self.kube_api_qps, "--kube-api-qps"),
             (&self.profiling, "--profiling"),

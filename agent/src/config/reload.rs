@@ -135,11 +135,13 @@ impl Config {
             |c: &Config| (c.ipvs.tcp_timeout, c.ipvs.tcp_fin_timeout, c.ipvs.udp_timeout);
         kept("ipvs timeouts", self.mode == Mode::Ipvs && timeouts(self) != timeouts(&new));
         kept("clientConnection.kubeconfig", self.kubeconfig != new.kubeconfig);
+        kept("clientConnection.contentType", self.content_type != new.content_type);
         kept("hostnameOverride", self.node_name != new.node_name);
         let new = Config {
             mode: self.mode,
             kubeconfig: self.kubeconfig.clone(),
             master: self.master.clone(),
+            content_type: self.content_type,
             node_name: self.node_name.clone(),
             ..new
         };

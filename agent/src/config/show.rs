@@ -43,6 +43,7 @@ impl Config {
             "kind": "KubeProxyConfiguration",
             "clientConnection": {
                 "kubeconfig": self.kubeconfig.as_deref().map(Path::to_string_lossy).unwrap_or_default(),
+                "contentType": self.content_type.as_str(),
             },
             "hostnameOverride": self.node_name,
             "bindAddress": self.node_address.map(|ip| ip.to_string()).unwrap_or_default(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Parser;
 
 use super::file::File;
-use super::values::Span;
+use super::values::{ContentType, Span};
 use super::{
     Config, ConfigFile, Conntrack, DetectLocal, Difference, Flags, IgnoredFlags, Ipvs, Mode,
     NodePortAddresses, Wanted,
@@ -68,6 +68,7 @@ pub(super) fn defaults() -> Config {
         node_name: "host.example".into(),
         kubeconfig: None,
         master: None,
+        content_type: ContentType::Protobuf,
         mode: Mode::Nftables,
         node_address: None,
         health: socket("[::]:10256"),
@@ -172,6 +173,7 @@ ipvs: {syncPeriod: 6s, minSyncPeriod: 7s, scheduler: mh, excludeCIDRs: [198.51.1
         node_name: "node-7".into(),
         kubeconfig: Some("/etc/kubeconfig".into()),
         master: None,
+        content_type: ContentType::Json,
         mode: Mode::Nftables,
         node_address: Some("192.0.2.7".parse().unwrap()),
         health: socket("192.0.2.7:1"),

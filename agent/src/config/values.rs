@@ -40,6 +40,40 @@ impl FromStr for Mode {
     }
 }
 
+/// In what form the API server is asked for objects.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum ContentType {
+    /// Or JSON, from a server that does not speak it.
+    #[default]
+    Protobuf,
+    Json,
+}
+
+impl ContentType {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Protobuf => "application/vnd.kubernetes.protobuf",
+            Self::Json => "application/json",
+        }
+    }
+}
+
+impl FromStr for ContentType {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        [Self::Protobuf, Self::Json].into_iter().find(|form| form.as_str() == text).ok_or_else(
+            || {
+                format!(
+                    "{text:?} is not a content type that Zoneward reads: write {} or {}",
+                    Self::Protobuf.as_str(),
+                    Self::Json.as_str()
+                )
+            },
+        )
+    }
+}
+
 /// How traffic of pods on this node is told apart, in kube-proxy's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DetectLocalMode {

@@ -1,6 +1,8 @@
 //! The fields of Kubernetes objects that are used, and no others: whatever else an object holds is
 //! skipped, not stored. Optional wherever the API has them optional; numbers are wide, so that an
 //! impossible one is reported by [`super`] and not by serde. Texts are borrowed from the input.
+//!
+//! This is how JSON becomes these fields; [`super::protobuf`] fills in the same ones.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,12 +10,18 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, Visitor};
+use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 /// A string, borrowed from the input unless that has it escaped. (A `Cow` borrows only where it is not
 /// inside of an `Option` or a `Vec`.)
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Text<'a>(Cow<'a, str>);
+
+impl<'a> From<&'a str> for Text<'a> {
+    fn from(text: &'a str) -> Self {
+        Self(Cow::Borrowed(text))
+    }
+}
 
 impl Deref for Text<'_> {
     type Target = str;
@@ -51,7 +59,8 @@ pub(super) struct Metadata<'a> {
     pub(super) name: Option<Text<'a>>,
     pub(super) namespace: Option<Text<'a>>,
     pub(super) resource_version: Option<Text<'a>>,
-    pub(super) deletion_timestamp: Option<Text<'a>>,
+    /// Only whether there is one matters.
+    pub(super) deletion_timestamp: Option<IgnoredAny>,
     pub(super) labels: Option<Labels<'a>>,
     pub(super) annotations: Option<Annotations<'a>>,
 }
@@ -249,11 +258,37 @@ pub(super) struct EndpointSlice<'a> {
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Endpoint<'a> {
     #[serde(borrow)]
-    pub(super) addresses: Option<Vec<Text<'a>>>,
+    pub(super) addresses: Option<Addresses<'a>>,
     pub(super) conditions: Option<Conditions>,
     pub(super) node_name: Option<Text<'a>>,
     pub(super) zone: Option<Text<'a>>,
     pub(super) hints: Option<Hints<'a>>,
+}
+
+/// An endpoint's addresses, of which consumers use the first only; all of them mean the same endpoint.
+#[derive(Debug, Default)]
+pub(super) struct Addresses<'a> {
+    pub(super) first: Option<Text<'a>>,
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Addresses<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct First;
+
+        impl<'de> Visitor<'de> for First {
+            type Value = Addresses<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a sequence")
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Addresses<'de>, A::Error> {
+                let first = list.next_element()?;
+                while list.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(Addresses { first })
+            }
+        }
+        deserializer.deserialize_seq(First)
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -272,7 +307,7 @@ pub(super) struct Hints<'a> {
     pub(super) for_nodes: Option<Vec<Named<'a>>>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 pub(super) struct Named<'a> {
     #[serde(borrow)]
     pub(super) name: Text<'a>,

@@ -6,10 +6,11 @@ use std::time::SystemTime;
 use k8s_openapi::jiff::Timestamp;
 use zw_model::{
     Conditions, Family, Hints, Scope, ServiceKey, Slice, SliceEndpoint, SliceKey, SlicePort,
+    Topology,
 };
 
 use super::address::{is_ordinary, parse_address};
-use super::names::shared;
+use super::names::{shared, shared_topology};
 use super::raw::{self, Labels};
 use super::{Body, Kind, Object, Problem, Problems, convert_port, identify};
 
@@ -87,9 +88,7 @@ fn trigger_time(text: &str) -> Option<SystemTime> {
 }
 
 fn convert_endpoint(raw: raw::Endpoint<'_>, family: Family) -> Result<SliceEndpoint, String> {
-    // Consumers use the first address only; all of them mean the same endpoint.
-    let addresses = raw.addresses.unwrap_or_default();
-    let addr = parse_address(addresses.first().ok_or("missing")?)?;
+    let addr = parse_address(&raw.addresses.unwrap_or_default().first.ok_or("missing")?)?;
     if Family::of(addr) != family {
         return Err(format!("{addr} is not {family}, as the slice's addressType says"));
     }
@@ -100,9 +99,13 @@ fn convert_endpoint(raw: raw::Endpoint<'_>, family: Family) -> Result<SliceEndpo
     let listed = |list: Option<Vec<raw::Named<'_>>>| -> Vec<Arc<str>> {
         list.unwrap_or_default().iter().map(|item| shared(&item.name)).collect()
     };
-    let hints = raw.hints.map(|hints| {
-        Box::new(Hints { zones: listed(hints.for_zones), nodes: listed(hints.for_nodes) })
-    });
+    let topology = Topology {
+        node: raw.node_name.map(|name| shared(&name)),
+        zone: raw.zone.map(|name| shared(&name)),
+        hints: raw
+            .hints
+            .map(|hints| Hints { zones: listed(hints.for_zones), nodes: listed(hints.for_nodes) }),
+    };
     Ok(SliceEndpoint {
         addr,
         conditions: Conditions::from_optional(
@@ -110,8 +113,6 @@ fn convert_endpoint(raw: raw::Endpoint<'_>, family: Family) -> Result<SliceEndpo
             conditions.serving,
             conditions.terminating,
         ),
-        node: raw.node_name.map(|name| shared(&name)),
-        zone: raw.zone.map(|name| shared(&name)),
-        hints,
+        topology: shared_topology(topology),
     })
 }

@@ -1,21 +1,39 @@
 //! Every quirk of Kubernetes' fields that is known here, one row each, and any JSON at all.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use zw_model::{
     Conditions, Division, Hints, Protocol, Scope, Service, ServiceKey, ServicePort, Slice,
-    SliceEndpoint, SliceKey, SlicePort,
+    SliceEndpoint, SliceKey, SlicePort, Topology,
 };
 
-use super::{Body, Content, Kind, Object, ObjectId, Problem, decode, identity};
+use super::{Body, Content, Decoded, Form, Kind, Object, ObjectId, Problem, decode, identity};
 
 mod external;
 mod nodes;
+mod protobuf;
 mod services;
 mod slices;
 
+/// Converts an object, and makes sure that it means the same in the API server's other form, where it can
+/// have that form.
 fn convert(object: Value) -> Result<(Object, Vec<Problem>), Problem> {
-    super::convert(&object)
+    let converted = super::convert(&object);
+    let kind = match object["kind"].as_str() {
+        Some("Service") => Kind::Service,
+        Some("EndpointSlice") => Kind::EndpointSlice,
+        Some("Node") => Kind::Node,
+        Some("ServiceCIDR") => Kind::ServiceCidr,
+        _ => return converted,
+    };
+    let bytes = crate::protobuf::write::encode(protobuf::message(kind), &object);
+    if let (Ok((object, problems)), Some(bytes)) = (&converted, bytes) {
+        let Decoded { content, .. } = decode(kind, Form::Protobuf(&bytes));
+        assert_eq!(content, Content::Good(object.clone(), problems.clone()));
+    }
+    converted
 }
 
 /// Sets a field by its JSON pointer; `Value::Null` stays there as an explicit null.
@@ -93,9 +111,7 @@ fn endpoint(addr: &str) -> SliceEndpoint {
     SliceEndpoint {
         addr: addr.parse().unwrap(),
         conditions: Conditions { ready: true, serving: true, terminating: false },
-        node: None,
-        zone: None,
-        hints: None,
+        topology: Arc::default(),
     }
 }
 
@@ -365,7 +381,7 @@ proptest! {
         let file = convert(set(set(object.clone(), "/kind", json!(format!("{kind:?}"))), "/apiVersion", json!(
             if kind == Kind::EndpointSlice { "discovery.k8s.io/v1" } else { "v1" }
         )));
-        let wire = decode(kind, &object.to_string()).content;
+        let wire = decode(kind, Form::Json(&object.to_string())).content;
         match (file, wire) {
             (Ok(file), Content::Good(object, problems)) => prop_assert_eq!(file, (object, problems)),
             (Err(file), Content::Bad(_, wire)) => prop_assert_eq!(file.field, wire.field),

@@ -406,3 +406,9 @@ fn the_earliest_trigger_of_a_service_is_told_with_its_change() {
     index.delete(&id(Kind::EndpointSlice, "api-1"));
     assert_eq!(index.take_changed(), some(&["api"]), "a deletion has no trigger of its own");
 }
+
+#[test]
+fn an_endpoint_takes_32_bytes_here_and_36_among_rules() {
+    assert_eq!(size_of::<zw_model::SliceEndpoint>(), 32);
+    assert_eq!(size_of::<zw_plan::Backend>(), 36);
+}

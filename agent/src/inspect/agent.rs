@@ -19,7 +19,7 @@ use zw_plan::{Frontend, Slots};
 use super::planned::Planned;
 use super::questions::{Circumstances, ServiceLine};
 use super::socket::Witness;
-use crate::convert::{Content, Kind, convert, decode};
+use crate::convert::{Content, Form, Kind, convert, decode};
 use crate::index::Index;
 use crate::status::recent::Told;
 
@@ -120,7 +120,7 @@ pub(crate) fn read_lines(
         let line: ServiceLine<'_> = serde_json::from_str(line).context("one of its Services")?;
         let slices = line.slices.iter().map(|slice| (Kind::EndpointSlice, slice.get()));
         for (kind, json) in [(Kind::Service, line.service.get())].into_iter().chain(slices) {
-            if let Content::Good(object, _) = decode(kind, json).content {
+            if let Content::Good(object, _) = decode(kind, Form::Json(json)).content {
                 index.apply(object);
             }
         }

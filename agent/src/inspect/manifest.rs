@@ -209,8 +209,9 @@ pub(crate) fn family_of(number: u8) -> Option<Family> {
 #[cfg(test)]
 mod tests {
     use std::num::NonZeroU16;
+    use std::sync::Arc;
 
-    use zw_model::{Conditions, Division, ServiceKey, ServicePort, SliceKey, SlicePort};
+    use zw_model::{Conditions, Division, ServiceKey, ServicePort, SliceKey, SlicePort, Topology};
 
     use super::*;
     use crate::convert::{Body, convert};
@@ -289,9 +290,11 @@ mod tests {
         let endpoint = |hints| SliceEndpoint {
             addr: ip("10.244.0.1"),
             conditions: Conditions { ready: false, serving: true, terminating: true },
-            node: Some("node-1".into()),
-            zone: Some("zone-a".into()),
-            hints,
+            topology: Arc::new(Topology {
+                node: Some("node-1".into()),
+                zone: Some("zone-a".into()),
+                hints,
+            }),
         };
         let hints = Hints { zones: vec!["zone-b".into()], nodes: vec!["node-2".into()] };
         for scope in [Scope::Everyone, Scope::Zone("a".into()), Scope::Region("r".into())] {
@@ -303,7 +306,7 @@ mod tests {
                     scope: scope.clone(),
                     managed_by,
                     ports: vec![SlicePort { name: "".into(), protocol: Protocol::Tcp, port: 1 }],
-                    endpoints: vec![endpoint(None), endpoint(Some(Box::new(hints.clone())))],
+                    endpoints: vec![endpoint(None), endpoint(Some(hints.clone()))],
                 };
                 let told = slice(&want);
                 assert_eq!(body(&told), Body::Slice(want), "{told}");

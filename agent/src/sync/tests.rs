@@ -76,9 +76,7 @@ impl Lab {
         let endpoint = |e: u16| SliceEndpoint {
             addr: [10, n, (e >> 8) as u8, e as u8].into(),
             conditions: Conditions::from_optional(None, None, None),
-            node: None,
-            zone: None,
-            hints: None,
+            topology: Arc::default(),
         };
         let slice = Slice {
             key: SliceKey { namespace: namespace.into(), name: name.into() },

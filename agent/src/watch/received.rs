@@ -13,6 +13,8 @@ use http_body::{Body, Frame, SizeHint};
 use tower_layer::Layer;
 use tower_service::Service;
 
+use crate::convert::Kind;
+
 /// What is asked for; the label of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Resource {
@@ -33,6 +35,26 @@ impl Resource {
             Self::EndpointSlices => "endpointslices",
             Self::Nodes => "nodes",
             Self::ServiceCidrs => "servicecidrs",
+        }
+    }
+
+    /// Where the API has it.
+    pub(super) fn path(self) -> &'static str {
+        match self {
+            Self::Services => "/api/v1/services",
+            Self::EndpointSlices => "/apis/discovery.k8s.io/v1/endpointslices",
+            Self::Nodes => "/api/v1/nodes",
+            Self::ServiceCidrs => "/apis/networking.k8s.io/v1/servicecidrs",
+        }
+    }
+
+    /// What its objects are.
+    pub(super) fn kind(self) -> Kind {
+        match self {
+            Self::Services => Kind::Service,
+            Self::EndpointSlices => Kind::EndpointSlice,
+            Self::Nodes => Kind::Node,
+            Self::ServiceCidrs => Kind::ServiceCidr,
         }
     }
 

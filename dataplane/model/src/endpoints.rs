@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::{Family, Protocol, ServiceKey};
@@ -70,12 +71,28 @@ pub struct SliceEndpoint {
     pub addr: IpAddr,
     /// Its conditions, defaults applied.
     pub conditions: Conditions,
+    /// Where it is and for whom: one copy for all endpoints that have that in common, for a node has room
+    /// for hundreds of thousands of them. Read as if it were the endpoint's own.
+    pub topology: Arc<Topology>,
+}
+
+impl Deref for SliceEndpoint {
+    type Target = Topology;
+
+    fn deref(&self) -> &Topology {
+        &self.topology
+    }
+}
+
+/// Where an endpoint is, and who should use it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Topology {
     /// The node it runs on.
     pub node: Option<Arc<str>>,
     /// The zone it runs in.
     pub zone: Option<Arc<str>>,
-    /// Topology hints; most endpoints have none, so they cost one pointer.
-    pub hints: Option<Box<Hints>>,
+    /// Whom it is hinted for.
+    pub hints: Option<Hints>,
 }
 
 /// Endpoint conditions with Kubernetes' nil defaults applied.
@@ -110,7 +127,7 @@ impl Conditions {
 }
 
 /// Which nodes and zones should use an endpoint.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Hints {
     /// `hints.forZones`
     pub zones: Vec<Arc<str>>,

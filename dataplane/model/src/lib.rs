@@ -9,7 +9,9 @@ mod node;
 mod scheduler;
 mod service;
 
-pub use endpoints::{Conditions, Hints, Scope, Slice, SliceEndpoint, SliceKey, SlicePort};
+pub use endpoints::{
+    Conditions, Hints, Scope, Slice, SliceEndpoint, SliceKey, SlicePort, Topology,
+};
 pub use node::NodeContext;
 pub use scheduler::Scheduler;
 pub use service::{Division, External, Service, ServiceKey, ServicePort, TrafficPolicy};

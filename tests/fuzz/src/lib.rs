@@ -3,7 +3,7 @@
 //! The agent is a program and offers no library. Its readers are compiled in here from their files, so
 //! that nothing of the agent becomes public for the sake of this crate. A new reader is a `mod` line here
 //! and a function, a file in `targets`, a `[[bin]]` in Cargo.toml, a number of executions in .ci/fuzz and a
-//! folder in `corpus`.
+//! folder in `corpus`, or in `hex` where they are no text.
 #![allow(dead_code, unused_imports, reason = "the agent uses more of its modules than one reader")]
 
 /// The agent's modules, at their places.
@@ -11,22 +11,22 @@
 mod agent {
     pub(crate) mod config;
     pub(crate) mod convert;
+    pub(crate) mod protobuf;
     pub(crate) mod state;
     pub(crate) mod watch {
-        pub(crate) mod wire;
+        pub(crate) mod decode;
     }
 }
 
 use std::path::Path;
 
-use kube::core::{ObjectList, WatchEvent};
-use serde::de::DeserializeOwned;
+use bytes::BytesMut;
 use zw_netlink::nft::{parse_notice, reply};
 
 // As the modules call each other.
-use agent::{config, convert, state};
+use agent::{config, convert, protobuf, state};
 
-use agent::watch::wire::{EndpointSlice, Node, Service, ServiceCidr, Wire};
+use agent::watch::decode::{Decoder, Form, ListDecoder, WatchDecoder};
 use config::{ConfigFile, Flags};
 use convert::{Content, Decoded, Kind, decode};
 
@@ -73,30 +73,41 @@ pub fn config(text: &str) {
     }
 }
 
-/// An answer of the API server: a list, an event of a watch, or a single object.
+const KINDS: [Kind; 4] = [Kind::Service, Kind::EndpointSlice, Kind::Node, Kind::ServiceCidr];
+
+/// An answer of the API server in JSON: a list, events of a watch, or a single object.
 pub fn watch(json: &str) {
-    of_kind::<Service>(json);
-    of_kind::<EndpointSlice>(json);
-    of_kind::<Node>(json);
-    of_kind::<ServiceCidr>(json);
-    for kind in [Kind::Service, Kind::EndpointSlice, Kind::Node, Kind::ServiceCidr] {
-        let Decoded { content, .. } = decode(kind, json);
-        if let Content::Good(object, _) = content {
-            assert_eq!(object.id.kind, kind);
-        }
+    answer(Form::Json, json.as_bytes());
+    KINDS.into_iter().for_each(|kind| object(kind, convert::Form::Json(json)));
+}
+
+/// The same in protocol buffers.
+pub fn protobuf(bytes: &[u8]) {
+    answer(Form::Protobuf, bytes);
+    KINDS.into_iter().for_each(|kind| object(kind, convert::Form::Protobuf(bytes)));
+}
+
+fn answer(form: Form, bytes: &[u8]) {
+    for kind in KINDS {
+        let _ = form.refusal(500, bytes);
+        read(ListDecoder::new(form, kind), bytes);
+        read(WatchDecoder::new(form, kind), bytes);
     }
 }
 
-fn of_kind<K>(json: &str)
-where
-    K: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + Into<Wire>,
-{
-    if let Ok(list) = serde_json::from_str::<ObjectList<K>>(json) {
-        list.items.into_iter().for_each(|object| drop(object.into().into_id()));
+/// In two pieces, as it may come in.
+fn read(mut decoder: impl Decoder, bytes: &[u8]) {
+    let mut buffer = BytesMut::new();
+    let (head, tail) = bytes.split_at(bytes.len() / 2);
+    for (piece, ended) in [(head, false), (tail, false), (&[][..], true)] {
+        buffer.extend_from_slice(piece);
+        while let Ok(Some(_)) = decoder.decode(&mut buffer, ended) {}
     }
-    if let Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) = serde_json::from_str(json)
-    {
-        let object: K = object;
-        drop(object.into().into_id());
+}
+
+fn object(kind: Kind, form: convert::Form<'_>) {
+    let Decoded { content, .. } = decode(kind, form);
+    if let Content::Good(object, _) = content {
+        assert_eq!(object.id.kind, kind);
     }
 }

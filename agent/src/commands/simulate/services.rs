@@ -11,9 +11,10 @@ use zw_topology::{Input, Zone};
 
 use super::NamedInput;
 use crate::BadInput;
+use crate::config::ContentType;
 use crate::convert::{Body, Content, Object};
 use crate::state::{Complaint, Event, StateSource};
-use crate::watch::{connect, list_all};
+use crate::watch::{Server, connect, list_all};
 
 /// What manifests say, and what of them could not be used.
 pub(super) struct Services {
@@ -41,7 +42,10 @@ pub(super) fn read(path: &Path) -> Result<Services> {
 /// Lists a cluster's objects once.
 pub(super) fn read_cluster(kubeconfig: Option<&Path>) -> Result<Services> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let listed = runtime.block_on(async { list_all(connect(kubeconfig, None).await?.0).await })?;
+    let listed = runtime.block_on(async {
+        let (client, _) = connect(kubeconfig, None).await?;
+        list_all(&Server::new(client, ContentType::default())).await
+    })?;
     let mut complaints = Vec::new();
     let mut objects = Vec::new();
     for wire in listed {

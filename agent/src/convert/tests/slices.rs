@@ -17,12 +17,14 @@ fn an_endpoint_is_read_with_all_it_says() {
     let want = SliceEndpoint {
         addr: "10.244.0.1".parse().unwrap(),
         conditions: Conditions { ready: false, serving: true, terminating: true },
-        node: Some("node-1".into()),
-        zone: Some("zone-a".into()),
-        hints: Some(Box::new(Hints {
-            zones: vec!["zone-a".into(), "zone-b".into()],
-            nodes: vec!["node-1".into()],
-        })),
+        topology: Arc::new(Topology {
+            node: Some("node-1".into()),
+            zone: Some("zone-a".into()),
+            hints: Some(Hints {
+                zones: vec!["zone-a".into(), "zone-b".into()],
+                nodes: vec!["node-1".into()],
+            }),
+        }),
     };
     let object = set(slice(), "/endpoints", json!([raw]));
     check_slice(object, Slice { endpoints: vec![want], ..want_slice() }, &[]);
@@ -52,12 +54,13 @@ fn absent_conditions_have_kubernetes_defaults() {
 fn null_hints_are_none_and_empty_hints_name_nobody() {
     for (raw, want) in [
         (json!(null), None),
-        (json!({}), Some(Box::default())),
-        (json!({"forZones": null, "forNodes": []}), Some(Box::default())),
+        (json!({}), Some(Hints::default())),
+        (json!({"forZones": null, "forNodes": []}), Some(Hints::default())),
     ] {
         let raw =
             json!([{"addresses": ["10.244.0.1"], "hints": raw, "nodeName": null, "zone": null}]);
-        let endpoints = vec![SliceEndpoint { hints: want, ..endpoint("10.244.0.1") }];
+        let topology = Arc::new(Topology { hints: want, ..Topology::default() });
+        let endpoints = vec![SliceEndpoint { topology, ..endpoint("10.244.0.1") }];
         let object = set(slice(), "/endpoints", raw);
         check_slice(object, Slice { endpoints, ..want_slice() }, &[]);
     }

@@ -5,11 +5,12 @@ mod ipvs;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use proptest::prelude::*;
 use zw_model::{
     Conditions, External, Family, NodeContext, Protocol, Scope, Service, ServiceKey, ServicePort,
-    Slice, SliceEndpoint, SliceKey, SlicePort, TrafficPolicy,
+    Slice, SliceEndpoint, SliceKey, SlicePort, Topology, TrafficPolicy,
 };
 
 use super::shared::IDLE_SHAPES;
@@ -184,9 +185,10 @@ fn plan(key: &ServiceKey, spec: &Spec, desired: &Desired) -> ServiceRules {
             .map(|(n, local)| SliceEndpoint {
                 addr: pod(family, *n),
                 conditions: Conditions::from_optional(None, None, None),
-                node: Some(if *local { "node-1" } else { "node-2" }.into()),
-                zone: None,
-                hints: None,
+                topology: Arc::new(Topology {
+                    node: Some(if *local { "node-1" } else { "node-2" }.into()),
+                    ..Topology::default()
+                }),
             })
             .collect(),
     });

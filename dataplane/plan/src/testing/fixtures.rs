@@ -6,7 +6,7 @@ use std::sync::Arc;
 pub use zw_model::Conditions;
 use zw_model::{
     Family, Hints, NodeContext, Protocol, Scheduler, Scope, Service, ServiceKey, ServicePort,
-    Slice, SliceEndpoint, SliceKey, SlicePort,
+    Slice, SliceEndpoint, SliceKey, SlicePort, Topology,
 };
 
 use super::{NODE, host, second_address};
@@ -208,7 +208,7 @@ impl SliceSpec {
 
     fn hint(mut self, change: impl FnOnce(&mut Hints)) -> Self {
         let endpoint = self.0.endpoints.last_mut().expect("a hint follows its endpoint");
-        change(endpoint.hints.get_or_insert_default());
+        change(Arc::make_mut(&mut endpoint.topology).hints.get_or_insert_default());
         self
     }
 
@@ -219,9 +219,11 @@ impl SliceSpec {
             SliceEndpoint {
                 addr: host.addr(family),
                 conditions,
-                node: host.node.map(Arc::from),
-                zone: host.zone.map(Arc::from),
-                hints: None,
+                topology: Arc::new(Topology {
+                    node: host.node.map(Arc::from),
+                    zone: host.zone.map(Arc::from),
+                    hints: None,
+                }),
             }
         }));
         self

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use zw_model::{
     Conditions, Family, Hints, NodeContext, Protocol, Scope, ServiceKey, Slice, SliceEndpoint,
-    SliceKey, SlicePort,
+    SliceKey, SlicePort, Topology,
 };
 
 use super::super::{Candidate, Selection, Verdict, select};
@@ -17,10 +17,10 @@ fn name(prefix: &'static str) -> impl Strategy<Value = Arc<str>> {
     prop::sample::select(vec!["1", "2"]).prop_map(move |n| format!("{prefix}-{n}").into())
 }
 
-fn hints() -> impl Strategy<Value = Option<Box<Hints>>> {
+fn hints() -> impl Strategy<Value = Option<Hints>> {
     let some =
         (prop::collection::vec(name("zone"), 0..3), prop::collection::vec(name("node"), 0..2));
-    prop::option::of(some.prop_map(|(zones, nodes)| Box::new(Hints { zones, nodes })))
+    prop::option::of(some.prop_map(|(zones, nodes)| Hints { zones, nodes }))
 }
 
 fn endpoint(family: Family) -> impl Strategy<Value = SliceEndpoint> {
@@ -31,7 +31,8 @@ fn endpoint(family: Family) -> impl Strategy<Value = SliceEndpoint> {
             Family::V6 => IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, u16::from(last)]),
         };
         let conditions = Conditions { ready, serving, terminating };
-        SliceEndpoint { addr, conditions, node: None, zone: None, hints }
+        let topology = Arc::new(Topology { hints, ..Topology::default() });
+        SliceEndpoint { addr, conditions, topology }
     })
 }
 
