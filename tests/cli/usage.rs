@@ -130,15 +130,17 @@ fn a_filter_that_is_no_service_is_bad_usage() {
 fn a_filter_shows_a_service_or_one_of_its_ports_by_name_or_number() {
     let udp = "\
 kube-system/dns:dns  IPv4 udp
-  10.96.0.53:53  cluster IP  2 endpoints
+  10.96.0.53:53  cluster IP  3 endpoints
       0  10.244.2.2:53    node-2  ready
       1  10.244.3.2:1053  node-3  ready
+      2  10.244.4.2:1053  node-4  ready
 ";
     let tcp = "\
 kube-system/dns:dns-tcp  IPv4 tcp
-  10.96.0.53:53  cluster IP  2 endpoints
+  10.96.0.53:53  cluster IP  3 endpoints
       0  10.244.2.2:53    node-2  ready
       1  10.244.3.2:1053  node-3  ready
+      2  10.244.4.2:1053  node-4  ready
 ";
     let metrics = "\
 kube-system/dns:metrics  IPv4 tcp
