@@ -3,6 +3,7 @@
 //! `inside`. Needs qemu-system-x86_64, nft and the kernel that `tests/vm/kernel` fetches; fails, never skips,
 //! without.
 
+mod agent;
 mod ipvs;
 mod kernel;
 mod packets;

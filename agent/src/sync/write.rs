@@ -124,12 +124,15 @@ impl Engine {
             })
             .await?;
         report.did.commit += started.elapsed();
-        let Committed { bytes, overlooked, left } = match outcome {
+        let Committed { bytes, overlooked, left, requests, unserved } = match outcome {
             Ok(committed) => committed,
             Err(error) => return Ok((changes, Err(error))),
         };
         report.did.elements += elements;
         report.chains += chains;
+        report.servers += requests;
+        changes.ipvs.servers.keys().for_each(|server| drop(self.unserved.remove(server)));
+        self.report_unserved(unserved);
         report.did.bytes += bytes;
         if overlooked {
             self.unsure = Some(UNSURE);
