@@ -64,6 +64,8 @@ pub(crate) struct Engine {
     mending: bool,
     /// Virtual servers that the kernel does not take, and why.
     unserved: BTreeMap<VirtualKey, WhyUnserved>,
+    /// Services' addresses that it does not take, on a node without IPv6, say.
+    refused_addresses: BTreeSet<IpAddr>,
     /// The Services whose attendants do not know yet.
     unattended: (BTreeSet<ServiceKey>, Before),
     /// The Services that were never written, and what was done about the others so far.
@@ -132,6 +134,7 @@ impl Engine {
             unsent_until: now,
             mending: false,
             unserved: BTreeMap::new(),
+            refused_addresses: BTreeSet::new(),
             unattended: Default::default(),
             waiting: Waiting::default(),
             starting: None,

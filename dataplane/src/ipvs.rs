@@ -19,6 +19,7 @@ pub use with_table::WithIpvs;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use zw_model::Protocol;
@@ -58,6 +59,7 @@ pub struct Ipvs {
     unserved: BTreeSet<VirtualKey>,
     /// What could not be served since somebody last asked.
     refused: Vec<Unserved>,
+    refused_addresses: Vec<IpAddr>,
     requests: usize,
 }
 
@@ -100,6 +102,7 @@ impl Ipvs {
             foreign: BTreeSet::new(),
             unserved: BTreeSet::new(),
             refused: Vec::new(),
+            refused_addresses: Vec::new(),
             requests: 0,
         })
     }

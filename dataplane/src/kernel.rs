@@ -8,6 +8,7 @@ mod kube_proxy;
 mod read;
 
 use std::io;
+use std::net::IpAddr;
 use std::thread;
 use std::time::Duration;
 
@@ -74,6 +75,8 @@ pub struct Committed {
     pub requests: usize,
     /// Virtual servers that the kernel did not take.
     pub unserved: Vec<Unserved>,
+    /// Services' addresses that the kernel did not take.
+    pub refused_addresses: Vec<IpAddr>,
 }
 
 impl Kernel {

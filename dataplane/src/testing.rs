@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use zw_model::Family;
@@ -127,12 +128,14 @@ fn writes(changes: &Changes, part: &Part) -> bool {
 pub struct Memory {
     state: Arc<Mutex<(Vec<Table>, u32)>>,
     ipvs: Arc<Mutex<ActualIpvs>>,
+    refused_addresses: Arc<Mutex<Vec<IpAddr>>>,
 }
 
 impl Default for Memory {
     fn default() -> Self {
         let tables = Family::BOTH.map(Table::absent).to_vec();
-        Self { state: Arc::new(Mutex::new((tables, 1))), ipvs: Arc::default() }
+        let state = Arc::new(Mutex::new((tables, 1)));
+        Self { state, ipvs: Arc::default(), refused_addresses: Arc::default() }
     }
 }
 
@@ -150,6 +153,11 @@ impl Memory {
         state.1 += 1;
         let table = state.0.iter_mut().find(|table| table.family == family);
         meddle(table.expect("both families"));
+    }
+
+    /// Does not take this address from now on.
+    pub fn refuse_address(&self, addr: IpAddr) {
+        lock(&self.refused_addresses).push(addr);
     }
 
     /// IPVS as it is now, to look at or to meddle with.
@@ -189,9 +197,12 @@ impl Tables for Memory {
             table.apply(changes).map_err(|error| refusal(&error.0, None, EEXIST))?;
         }
         *state = (tables, state.1 + 1);
-        let unserved = take(&mut lock(&self.ipvs), &changes.ipvs);
+        let refused_addresses = lock(&self.refused_addresses).clone();
+        let mut ipvs = lock(&self.ipvs);
+        let unserved = take(&mut ipvs, &changes.ipvs);
+        ipvs.addresses.retain(|addr| !refused_addresses.contains(addr));
         let requests = changes.ipvs.operations();
-        Ok(Committed { bytes: 1, requests, unserved, ..Committed::default() })
+        Ok(Committed { bytes: 1, requests, unserved, refused_addresses, ..Committed::default() })
     }
 }
 

@@ -38,6 +38,7 @@ impl Engine {
         self.waiting = Waiting::default();
         self.starting = None;
         self.unserved.clear();
+        self.refused_addresses.clear();
         let started = Instant::now();
         let read = self.on_kernel(|kernel| kernel.read_back()).await??;
         report.did.read = started.elapsed();

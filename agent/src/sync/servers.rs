@@ -41,6 +41,7 @@ impl Engine {
             let missing = matches!(self.unserved.get(server), Some(WhyUnserved::NoScheduler(_)));
             missing || actual.foreign.contains(server)
         });
+        different.addresses.retain(|addr, _| !self.refused_addresses.contains(addr));
         if different.is_empty() {
             return;
         }

@@ -199,6 +199,9 @@ impl Ipvs {
             self.routes.remove_addresses(link.index, &addresses)
         };
         let refusals = refusals.map_err(|error| failed(&what, error))?;
+        if come {
+            self.refused_addresses.extend(refusals.iter().map(|refusal| refusal.addr));
+        }
         // A node without IPv6, say. The rest must not wait for that.
         if let Some(first) = refusals.first() {
             let error = std::io::Error::from_raw_os_error(first.errno);

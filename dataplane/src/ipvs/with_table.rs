@@ -54,6 +54,7 @@ impl Tables for WithIpvs {
         let anew = changes.tables.values().any(|table| table.delete_table);
         let before = self.ipvs.requests;
         self.ipvs.refused.clear();
+        self.ipvs.refused_addresses.clear();
         let todo = self.ipvs.plan(&changes.ipvs, anew)?;
         self.ipvs.carry_out(&todo.before)?;
         let mut committed = if changes.tables.is_empty() {
@@ -67,6 +68,7 @@ impl Tables for WithIpvs {
         }
         committed.requests = self.ipvs.requests - before;
         committed.unserved = std::mem::take(&mut self.ipvs.refused);
+        committed.refused_addresses = std::mem::take(&mut self.ipvs.refused_addresses);
         Ok(committed)
     }
 

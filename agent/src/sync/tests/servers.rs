@@ -105,3 +105,18 @@ async fn a_strangers_virtual_server_in_a_services_place_is_told_and_left_alone()
     assert_eq!(keys(&memory), [server(0), server(1), server(2)]);
     assert_eq!(told(), [""; 0]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_address_that_the_kernel_does_not_take_is_not_asked_for_again_and_again() {
+    let memory = Memory::default();
+    memory.refuse_address([10, 96, 0, 1].into());
+    let (mut lab, _) = settled(&memory, 3).await;
+    assert_eq!(memory.ipvs().addresses.len(), 2);
+    for _ in 0..2 {
+        assert_eq!(lab.look().await, 0);
+    }
+    memory.ipvs().addresses.clear();
+    assert_eq!(lab.look().await, 1, "the others come back");
+    assert_eq!(memory.ipvs().addresses.len(), 2);
+    assert_eq!(lab.look().await, 1);
+}
