@@ -2,7 +2,8 @@
 //!
 //! Owns a subscription to the kernel's address notifications. Link-local IPv6 addresses are left out:
 //! they mean nothing without an interface, and no Service is reached by one. What node ports make of
-//! the addresses is in [`node_ports`].
+//! the addresses is in [`node_ports`]. Services' addresses, which the ipvs mode has on an interface, are
+//! not the node's own; that they go, or that their interface does, is told as well.
 
 mod node_ports;
 
@@ -17,6 +18,7 @@ use futures_util::{FutureExt, StreamExt, TryStreamExt};
 use rtnetlink::packet_core::{NetlinkMessage, NetlinkPayload};
 use rtnetlink::packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressMessage};
+use rtnetlink::packet_route::link::LinkFlags;
 use rtnetlink::{Handle, MulticastGroup, new_connection, new_multicast_connection};
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
@@ -56,6 +58,40 @@ pub(crate) struct Addresses {
     subscription: Option<Subscription>,
     /// Notifications were lost.
     in_doubt: bool,
+    /// The interface with Services' addresses, and those that were it before.
+    services: BTreeSet<u32>,
+    /// What has not been told yet.
+    news: AddressChange,
+}
+
+/// What has happened.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct AddressChange {
+    /// The node's own addresses are others.
+    pub(crate) own: bool,
+    /// Services' addresses that are gone from their interface.
+    pub(crate) lost: BTreeSet<IpAddr>,
+    /// That interface is down, or gone.
+    pub(crate) down: bool,
+}
+
+impl AddressChange {
+    fn take(&mut self, message: &RouteNetlinkMessage, services: &BTreeSet<u32>) {
+        match message {
+            RouteNetlinkMessage::DelAddress(message)
+                if services.contains(&message.header.index) =>
+            {
+                self.lost.extend(own_address(message));
+            }
+            RouteNetlinkMessage::NewLink(message) if services.contains(&message.header.index) => {
+                self.down |= !message.header.flags.contains(LinkFlags::Up);
+            }
+            RouteNetlinkMessage::DelLink(message) => {
+                self.down |= services.contains(&message.header.index);
+            }
+            _ => {}
+        }
+    }
 }
 
 impl Addresses {
@@ -64,8 +100,11 @@ impl Addresses {
         // Before the list: nothing is missed between the two, and what is told twice does no harm.
         let subscription = Subscription::open()?;
         let known = list().await?;
-        let current = known.local(zw_dataplane::link_index());
-        Ok(Self { known, current, subscription: Some(subscription), in_doubt: false })
+        let services = zw_dataplane::link_index().into_iter().collect();
+        let current = known.local(&services);
+        let subscription = Some(subscription);
+        let news = AddressChange::default();
+        Ok(Self { known, current, subscription, in_doubt: false, services, news })
     }
 
     /// The addresses as of now.
@@ -73,19 +112,23 @@ impl Addresses {
         self.current.iter().map(|local| local.addr).collect()
     }
 
-    /// Waits until the set is another one. Losing a notification, or the whole subscription, costs
-    /// another list and never an error. Nothing is lost if the wait is given up.
-    pub(crate) async fn changed(&mut self) -> &BTreeSet<LocalAddress> {
+    /// Waits until the set is another one, or Services' addresses are gone. Losing a notification, or the
+    /// whole subscription, costs another list and never an error. Nothing is lost if the wait is given up.
+    pub(crate) async fn changed(&mut self) -> AddressChange {
         loop {
             if self.in_doubt || self.subscription.is_none() {
                 self.look_again().await;
             } else {
                 self.listen().await;
             }
-            let now = self.known.local(zw_dataplane::link_index());
+            self.services.extend(zw_dataplane::link_index());
+            let now = self.known.local(&self.services);
             if now != self.current {
                 self.current = now;
-                return &self.current;
+                self.news.own = true;
+            }
+            if self.news != AddressChange::default() {
+                return std::mem::take(&mut self.news);
             }
         }
     }
@@ -99,6 +142,8 @@ impl Addresses {
         };
         match again.await {
             Ok(known) => {
+                let (before, after) = (self.known.at(&self.services), known.at(&self.services));
+                self.news.lost.extend(before.difference(&after));
                 self.known = known;
                 self.in_doubt = false;
             }
@@ -118,7 +163,10 @@ impl Addresses {
         let mut next = subscription.messages.next().await;
         for _ in 0..AT_ONCE {
             match next.map(|(message, _)| message.payload) {
-                Some(NetlinkPayload::InnerMessage(message)) => self.known.take(&message),
+                Some(NetlinkPayload::InnerMessage(message)) => {
+                    self.known.take(&message);
+                    self.news.take(&message, &self.services);
+                }
                 Some(NetlinkPayload::Overrun(_)) => {
                     debug!("address notifications were lost");
                     self.in_doubt = true;
@@ -142,7 +190,7 @@ type Messages = dyn Stream<Item = (NetlinkMessage<RouteNetlinkMessage>, rtnetlin
     + Send
     + Unpin;
 
-/// The kernel's address notifications.
+/// The kernel's notifications of addresses, and of interfaces that go up and down.
 struct Subscription {
     messages: Box<Messages>,
     connection: AbortHandle,
@@ -150,7 +198,7 @@ struct Subscription {
 
 impl Subscription {
     fn open() -> Result<Self, AddressError> {
-        let groups = [MulticastGroup::Ipv4Ifaddr, MulticastGroup::Ipv6Ifaddr];
+        let groups = [MulticastGroup::Ipv4Ifaddr, MulticastGroup::Ipv6Ifaddr, MulticastGroup::Link];
         let (connection, _, messages) =
             new_multicast_connection(&groups).map_err(AddressError::Open)?;
         let connection = tokio::spawn(connection).abort_handle();
@@ -213,10 +261,17 @@ impl Known {
         }
     }
 
-    /// But for those on the interface `except`, which are Services' addresses.
-    fn local(&self, except: Option<u32>) -> BTreeSet<LocalAddress> {
+    /// Those on these interfaces.
+    fn at(&self, interfaces: &BTreeSet<u32>) -> BTreeSet<IpAddr> {
+        let here =
+            |places: &BTreeSet<(u32, u8)>| places.iter().any(|(at, _)| interfaces.contains(at));
+        self.0.iter().filter(|(_, places)| here(places)).map(|(addr, _)| *addr).collect()
+    }
+
+    /// But for those on the interfaces `except`, which are Services' addresses.
+    fn local(&self, except: &BTreeSet<u32>) -> BTreeSet<LocalAddress> {
         let local = |(addr, places): (&IpAddr, &BTreeSet<(u32, u8)>)| {
-            let mut own = places.iter().map(|(at, _)| *at).filter(|at| Some(*at) != except);
+            let mut own = places.iter().map(|(at, _)| *at).filter(|at| !except.contains(at));
             own.clone().next()?;
             Some(LocalAddress { addr: *addr, on_loopback: own.all(|at| at == LOOPBACK) })
         };

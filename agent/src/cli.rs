@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::engine::ArgValueCompleter;
 use ipnet::IpNet;
+use zw_model::Scheduler;
 use zw_plan::{PlanConfig, Pods};
 
 use crate::commands::controller::ControllerArgs;
@@ -129,6 +130,14 @@ pub(crate) struct PlanArgs {
     /// The bit of the packet mark that means "masquerade".
     #[arg(long, default_value_t = 14, value_name = "BIT", value_parser = clap::value_parser!(u32).range(0..32))]
     pub(crate) masquerade_bit: u32,
+
+    /// With --state: the mode to plan for, nftables or ipvs [default: nftables]
+    #[arg(long, requires = "state")]
+    pub(crate) mode: Option<Mode>,
+
+    /// With --mode ipvs: the scheduler of Services that ask for no other [default: rr]
+    #[arg(long, requires = "mode", value_name = "NAME[,FLAG]")]
+    pub(crate) ipvs_scheduler: Option<Scheduler>,
 }
 
 impl PlanArgs {
@@ -136,6 +145,8 @@ impl PlanArgs {
         PlanConfig {
             pods: Pods::Ranges(self.cluster_cidr.iter().map(IpNet::trunc).collect()),
             masquerade_mark: 1 << self.masquerade_bit,
+            ipvs: (self.mode == Some(Mode::Ipvs))
+                .then(|| self.ipvs_scheduler.clone().unwrap_or_default()),
             ..PlanConfig::default()
         }
     }

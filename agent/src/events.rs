@@ -59,6 +59,10 @@ pub(crate) enum Reason {
     AddressInUse,
     /// The kernel does not take what this Service needs.
     RulesRefused,
+    /// Somebody else has a virtual server of IPVS at one of its addresses and ports.
+    VirtualServerInUse,
+    /// The kernel does not have the scheduler it asks for.
+    SchedulerMissing,
 }
 
 impl Reason {
@@ -70,6 +74,8 @@ impl Reason {
             Self::FailedToStartServiceHealthcheck => "FailedToStartServiceHealthcheck",
             Self::AddressInUse => "AddressInUse",
             Self::RulesRefused => "RulesRefused",
+            Self::VirtualServerInUse => "VirtualServerInUse",
+            Self::SchedulerMissing => "SchedulerMissing",
         }
     }
 
@@ -89,7 +95,10 @@ impl Reason {
             | Self::FailedToStartProxierHealthcheck
             | Self::FailedToStartMetricServer => "StartZoneward",
             Self::FailedToStartServiceHealthcheck => "Listen",
-            Self::AddressInUse | Self::RulesRefused => "Program",
+            Self::AddressInUse
+            | Self::RulesRefused
+            | Self::VirtualServerInUse
+            | Self::SchedulerMissing => "Program",
         }
     }
 }
@@ -115,6 +124,18 @@ impl Events {
         let sender = Sender { client, node_name: node_name.to_owned(), forbidden: false };
         tokio::spawn(sender.work(waiting));
         Self { queue: Some(queue) }
+    }
+
+    /// For tests: nothing is sent. What was told, in order, is taken from the second.
+    #[cfg(test)]
+    pub(crate) fn kept() -> (Self, impl FnMut() -> Vec<String>) {
+        let (queue, mut waiting) = mpsc::channel(WAITING);
+        let text = |note: Note| match note.about {
+            About::Node => format!("node {}: {}", note.reason.as_str(), note.message),
+            About::Service(key) => format!("{key} {}: {}", note.reason.as_str(), note.message),
+        };
+        let taken = move || std::iter::from_fn(|| waiting.try_recv().ok()).map(text).collect();
+        (Self { queue: Some(queue) }, taken)
     }
 
     /// Tells something about this node.

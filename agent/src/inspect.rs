@@ -8,6 +8,7 @@ pub(crate) mod drift;
 pub(crate) mod filter;
 pub(crate) mod load;
 pub(crate) mod manifest;
+pub(crate) mod node;
 pub(crate) mod page;
 pub(crate) mod planned;
 pub(crate) mod questions;

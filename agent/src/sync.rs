@@ -10,6 +10,7 @@ mod order;
 mod pace;
 mod partial;
 mod repair;
+mod servers;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,9 +20,9 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 use tracing::{info, warn};
-use zw_dataplane::{WriteError, Writer};
+use zw_dataplane::{WhyUnserved, WriteError, Writer};
 use zw_model::{Family, ServiceKey};
-use zw_plan::{Changes, Desired, Drift, Surroundings};
+use zw_plan::{Changes, Desired, Drift, Surroundings, VirtualKey};
 
 use crate::around::Around;
 use crate::attendants::{Attendants, Before};
@@ -59,6 +60,12 @@ pub(crate) struct Engine {
     /// What `desired` has and the kernel has not, and until when that waits.
     unsent: Changes,
     unsent_until: Instant,
+    /// Some of that somebody else took away.
+    mending: bool,
+    /// Virtual servers that the kernel does not take, and why.
+    unserved: BTreeMap<VirtualKey, WhyUnserved>,
+    /// Services' addresses that it does not take, on a node without IPv6, say.
+    refused_addresses: BTreeSet<IpAddr>,
     /// The Services whose attendants do not know yet.
     unattended: (BTreeSet<ServiceKey>, Before),
     /// The Services that were never written, and what was done about the others so far.
@@ -75,6 +82,8 @@ pub(crate) struct Engine {
 struct Report {
     services: usize,
     chains: usize,
+    /// Changes to IPVS and its interface.
+    servers: usize,
     did: SyncReport,
 }
 
@@ -83,6 +92,7 @@ impl Report {
     fn absorb(&mut self, later: Report) {
         self.services += later.services;
         self.chains += later.chains;
+        self.servers += later.servers;
         self.did.repaired |= later.did.repaired;
         self.did.elements += later.did.elements;
         self.did.bytes += later.did.bytes;
@@ -122,6 +132,9 @@ impl Engine {
             repairs: Pace::new(now),
             unsent: Changes::default(),
             unsent_until: now,
+            mending: false,
+            unserved: BTreeMap::new(),
+            refused_addresses: BTreeSet::new(),
             unattended: Default::default(),
             waiting: Waiting::default(),
             starting: None,
@@ -248,7 +261,9 @@ impl Engine {
         let known = self.desired.service_keys().next().is_some();
         let mut report = self.sync_all().await?;
         self.in_doubt = false;
-        report.did.repaired = known && (report.did.elements > 0 || report.chains > 0);
+        let written = report.did.elements + report.chains + report.servers;
+        report.did.repaired = known && written > 0;
+        self.mending = false;
         Ok(report)
     }
 
@@ -316,13 +331,14 @@ impl Engine {
 
     /// What is in the kernel now.
     fn tell(&mut self, report: &Report) {
-        let Report { services, chains, did } = report;
+        let Report { services, chains, servers, did } = report;
         self.status.synced(did);
         self.report_latency();
         info!(
             services,
             elements = did.elements,
             chains,
+            servers = self.desired.by_ipvs().then_some(*servers),
             bytes = did.bytes,
             read_ms = milliseconds(did.read),
             plan_ms = milliseconds(did.plan),

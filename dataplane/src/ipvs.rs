@@ -17,7 +17,9 @@ pub use prepare::{IpvsOptions, probe_ipvs};
 pub use with_table::WithIpvs;
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use zw_model::Protocol;
@@ -27,7 +29,7 @@ use zw_netlink::ipvs::{
     ServerSettings as Encoded, Socket,
 };
 use zw_netlink::route;
-use zw_plan::{Draining, Drains, ServerSettings, VirtualKey};
+use zw_plan::{Draining, Drains, Link, ServerSettings, VirtualKey};
 
 use crate::error::WriteError;
 
@@ -55,7 +57,28 @@ pub struct Ipvs {
     foreign: BTreeSet<VirtualKey>,
     /// Virtual servers the kernel does not take; their real servers have no place.
     unserved: BTreeSet<VirtualKey>,
+    /// What could not be served since somebody last asked.
+    refused: Vec<Unserved>,
+    refused_addresses: Vec<IpAddr>,
     requests: usize,
+}
+
+/// A virtual server that should be there and is not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unserved {
+    /// Where it should be.
+    pub server: VirtualKey,
+    /// Why it is not.
+    pub why: WhyUnserved,
+}
+
+/// Why there is no virtual server of ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WhyUnserved {
+    /// Somebody else has one there, which stays.
+    Foreign,
+    /// The kernel does not have this scheduler.
+    NoScheduler(String),
 }
 
 /// What was removed.
@@ -78,6 +101,8 @@ impl Ipvs {
             since: Instant::now(),
             foreign: BTreeSet::new(),
             unserved: BTreeSet::new(),
+            refused: Vec::new(),
+            refused_addresses: Vec::new(),
             requests: 0,
         })
     }
@@ -115,10 +140,11 @@ impl Ipvs {
         let ours: Vec<_> =
             actual.servers.keys().map(|key| zw_plan::Operation::RemoveServer(*key)).collect();
         self.carry_out(&ours)?;
-        if actual.link {
+        let link = actual.link != Link::Missing;
+        if link {
             self.set_link(false)?;
         }
-        Ok(IpvsRemoved { servers: ours.len(), link: actual.link })
+        Ok(IpvsRemoved { servers: ours.len(), link })
     }
 
     /// The interface comes, or goes.
@@ -132,11 +158,23 @@ impl Ipvs {
                 Err(Error::Refused { errno: EOPNOTSUPP, .. }) => return Err(no_dummy()),
                 outcome => outcome.map(|_| ()),
             },
-            (false, Some(link)) => self.routes.delete_link(link.index),
-            (false, None) => Ok(()),
+            (false, Some(link)) if link.dummy => self.routes.delete_link(link.index),
+            (false, _) => Ok(()),
         };
         self.requests += 1;
         outcome.map_err(|error| failed(&what(), error))
+    }
+}
+
+impl fmt::Display for WhyUnserved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Foreign => f.write_str("somebody else has a virtual server there"),
+            Self::NoScheduler(name) => write!(
+                f,
+                "this kernel has no scheduler {name}: run `modprobe ip_vs_{name}` on the node"
+            ),
+        }
     }
 }
 

@@ -8,6 +8,7 @@ mod kube_proxy;
 mod read;
 
 use std::io;
+use std::net::IpAddr;
 use std::thread;
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use zw_netlink::nft::{Batch, Monitor, Socket, Subscription, TableInfo};
 use zw_plan::{Actual, Changes, Data, Element, Place, TABLE};
 
 use crate::error::WriteError;
+use crate::ipvs::Unserved;
 use crate::nft::decode;
 use crate::nft::encode::{describe, encode, encode_sweep};
 use crate::nft::family as netlink_family;
@@ -69,6 +71,12 @@ pub struct Committed {
     pub overlooked: bool,
     /// Clients of endpoints that are gone could not be forgotten: to be committed again, later.
     pub left: Changes,
+    /// How many changes to IPVS and its interface the kernel was asked for.
+    pub requests: usize,
+    /// Virtual servers that the kernel did not take.
+    pub unserved: Vec<Unserved>,
+    /// Services' addresses that the kernel did not take.
+    pub refused_addresses: Vec<IpAddr>,
 }
 
 impl Kernel {
@@ -156,7 +164,7 @@ impl Kernel {
             Ok(bytes) => {
                 left = left.then(self.forget_latecomers(changes));
                 self.sweep(changes);
-                Ok(Committed { bytes, overlooked: false, left })
+                Ok(Committed { bytes, left, ..Committed::default() })
             }
             Err(Error::StaleGeneration) => Err(WriteError::Overtaken),
             Err(Error::Refused { op, errno, message }) => {

@@ -2,12 +2,17 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use zw_model::Family;
-use zw_plan::{Actual, Changes, Element, Part, Place, Table, TableChanges};
+use zw_plan::{
+    Actual, ActualIpvs, ActualServer, Changes, Element, IpvsChanges, Link, Part, Place, Table,
+    TableChanges, WEIGHT,
+};
 
 use crate::error::WriteError;
+use crate::ipvs::{Unserved, WhyUnserved};
 use crate::kernel::{Committed, ReadBack};
 use crate::writer::Tables;
 
@@ -117,16 +122,20 @@ fn writes(changes: &Changes, part: &Part) -> bool {
     }
 }
 
-/// Tables in memory. Clones are the same tables: one for the writer, one for the test.
+/// Tables in memory, and an IPVS in which nobody has connections. Clones are the same tables: one for the
+/// writer, one for the test.
 #[derive(Clone)]
 pub struct Memory {
     state: Arc<Mutex<(Vec<Table>, u32)>>,
+    ipvs: Arc<Mutex<ActualIpvs>>,
+    refused_addresses: Arc<Mutex<Vec<IpAddr>>>,
 }
 
 impl Default for Memory {
     fn default() -> Self {
         let tables = Family::BOTH.map(Table::absent).to_vec();
-        Self { state: Arc::new(Mutex::new((tables, 1))) }
+        let state = Arc::new(Mutex::new((tables, 1)));
+        Self { state, ipvs: Arc::default(), refused_addresses: Arc::default() }
     }
 }
 
@@ -145,6 +154,16 @@ impl Memory {
         let table = state.0.iter_mut().find(|table| table.family == family);
         meddle(table.expect("both families"));
     }
+
+    /// Does not take this address from now on.
+    pub fn refuse_address(&self, addr: IpAddr) {
+        lock(&self.refused_addresses).push(addr);
+    }
+
+    /// IPVS as it is now, to look at or to meddle with.
+    pub fn ipvs(&self) -> MutexGuard<'_, ActualIpvs> {
+        lock(&self.ipvs)
+    }
 }
 
 impl Tables for Memory {
@@ -152,7 +171,8 @@ impl Tables for Memory {
         let state = lock(&self.state);
         let there = state.0.iter().filter(|table| table.exists());
         let tables = there.map(|table| (table.family, table.read_back())).collect();
-        Ok(ReadBack { actual: Actual { tables, ..Actual::default() }, generation: Some(state.1) })
+        let ipvs = lock(&self.ipvs).clone();
+        Ok(ReadBack { actual: Actual { tables, ipvs }, generation: Some(state.1) })
     }
 
     fn elements(&mut self, at: &[Place]) -> Result<Vec<Option<Element>>, WriteError> {
@@ -177,8 +197,49 @@ impl Tables for Memory {
             table.apply(changes).map_err(|error| refusal(&error.0, None, EEXIST))?;
         }
         *state = (tables, state.1 + 1);
-        Ok(Committed { bytes: 1, ..Committed::default() })
+        let refused_addresses = lock(&self.refused_addresses).clone();
+        let mut ipvs = lock(&self.ipvs);
+        let unserved = take(&mut ipvs, &changes.ipvs);
+        ipvs.addresses.retain(|addr| !refused_addresses.contains(addr));
+        let requests = changes.ipvs.operations();
+        Ok(Committed { bytes: 1, requests, unserved, refused_addresses, ..Committed::default() })
     }
+}
+
+/// Changes to IPVS; says which virtual servers have no place.
+fn take(ipvs: &mut ActualIpvs, changes: &IpvsChanges) -> Vec<Unserved> {
+    let mut unserved = Vec::new();
+    if let Some(there) = changes.link {
+        ipvs.link = if there { Link::Up } else { Link::Missing };
+    }
+    for (key, settings) in &changes.servers {
+        match settings {
+            Some(_) if ipvs.foreign.contains(key) => {
+                unserved.push(Unserved { server: *key, why: WhyUnserved::Foreign });
+            }
+            Some(settings) => {
+                let reals = ipvs.servers.remove(key).map(|is| is.reals).unwrap_or_default();
+                let is = ActualServer { settings: Some(settings.clone()), reals };
+                ipvs.servers.insert(*key, is);
+            }
+            None => drop(ipvs.servers.remove(key)),
+        }
+    }
+    for ((key, real), comes) in &changes.reals {
+        if let Some(server) = ipvs.servers.get_mut(key) {
+            match comes {
+                true => server.reals.insert(*real, Some(WEIGHT)),
+                false => server.reals.remove(real),
+            };
+        }
+    }
+    for (addr, comes) in &changes.addresses {
+        match comes {
+            true => ipvs.addresses.insert(*addr),
+            false => ipvs.addresses.remove(addr),
+        };
+    }
+    unserved
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

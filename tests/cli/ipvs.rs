@@ -1,9 +1,10 @@
 //! The ipvs mode where the kernel does not have what it needs, and where it does.
 
+use serde_json::{Value, json};
 use zw_lab::Namespace;
 use zw_tests::binary::run_in;
 
-use crate::command::{Ended, Folder, NODE, dump_kernel, golden};
+use crate::command::{Ended, Folder, NODE, dump_kernel, golden, run};
 
 /// What a run in the ipvs mode, and then a check, have to say.
 fn run_and_check(namespace: &Namespace) -> (Ended, Ended) {
@@ -63,4 +64,37 @@ fn a_scheduler_that_does_not_exist_is_named_with_its_field() {
     assert_eq!(ended.code, Some(2));
     let error = ended.log.last().unwrap();
     assert!(error.contains("ipvs.scheduler: \"fastest\" is no scheduler of IPVS"), "{error}");
+}
+
+#[test]
+fn manifests_are_planned_for_ipvs_where_asked_for() {
+    let state = golden("dual-stack");
+    let dump = ["dump-rules", "-o", "json", "--state", state.to_str().unwrap()];
+    let mode = ["--mode", "ipvs", "--ipvs-scheduler", "sh,port"];
+    let dumped = run(&[&dump[..], &NODE, &mode].concat()).success();
+    let dumped: Value = serde_json::from_str(&dumped.out).unwrap();
+    let server = |server: &str, reals: [&str; 2]| {
+        let reals = reals.map(|address| json!({"address": address, "weight": 1}));
+        json!({"server": server, "scheduler": "sh,port", "nodePort": false, "reals": reals})
+    };
+    let want = json!({
+        "interface": "zoneward-ipvs",
+        "state": "up",
+        "addresses": ["10.96.0.10", "fd00:10:96::a"],
+        "servers": [
+            server("10.96.0.10:80/tcp", ["10.244.1.5:8080", "10.244.2.6:8080"]),
+            server(
+                "[fd00:10:96::a]:80/tcp",
+                ["[fd00:10:244:1::5]:8080", "[fd00:10:244:2::6]:8080"],
+            ),
+        ],
+        "others": [],
+    });
+    assert_eq!(dumped["ipvs"], want);
+    assert_eq!(dumped["services"][0]["scheduler"], "sh,port");
+
+    let other = run(&[&dump[..], &NODE].concat()).success();
+    assert!(!other.out.contains("\"ipvs\""), "not in the other mode");
+    let bare = run(&["dump-rules", "--mode", "ipvs"]);
+    assert_eq!(bare.code, Some(2), "the kernel knows its mode by itself: {bare:#?}");
 }

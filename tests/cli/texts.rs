@@ -22,8 +22,10 @@ fn state() -> PathBuf {
 type Named = (&'static str, &'static [&'static str]);
 
 /// Commands that need no kernel.
-const OFFLINE: [Named; 10] = [
+const OFFLINE: [Named; 12] = [
     ("dump-rules", &["dump-rules"]),
+    ("dump-rules-ipvs", &["dump-rules", "--mode", "ipvs", "--ipvs-scheduler", "wrr"]),
+    ("trace-ipvs", &["trace", "203.0.113.9", "198.51.100.7:443", "--mode", "ipvs"]),
     ("explain", &["explain", "web/api"]),
     ("explain-policy", &["explain", "web/shop"]),
     ("explain-not-ready", &["explain", "web/late"]),

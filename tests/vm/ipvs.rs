@@ -1,6 +1,7 @@
 //! The ipvs mode on Debian's kernel: the packet cases, how endpoints leave, who is left alone, and what
 //! changes cost.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -81,6 +82,7 @@ fn an_endpoint_that_leaves_keeps_its_connections_for_a_while_and_gets_no_new_one
             (Family::V6, Duration::from_secs(900)),
             // As if all of it had passed.
             (Family::V4, Duration::ZERO),
+            (Family::V6, Duration::ZERO),
         ] {
             let to = vip(family, 10, 80);
             let both = two_endpoints(family, &["zone-b", "zone-c"], &[]).by_ipvs().desired();
@@ -124,6 +126,49 @@ fn an_endpoint_that_leaves_keeps_its_connections_for_a_while_and_gets_no_new_one
                 }
             }
             drop(held);
+            node.run(|| kernel.ipvs().remove().unwrap());
+        }
+    });
+}
+
+#[test]
+fn a_client_stays_with_its_endpoint_until_that_goes() {
+    const CLIENTS: [&str; 3] = ["client", "same-zone", "outside"];
+    inside(|| {
+        let plane = KernelPlane::new();
+        let node = plane.lab().node();
+        for family in Family::BOTH {
+            let world = |ready: &[&str]| {
+                let sticky = two_endpoints(family, &[], &[]).offered(|s| s.affinity = Some(600));
+                let ports = [("http", Protocol::Tcp, 8080), ("dns", Protocol::Udp, 5353)];
+                sticky.slice("web/api", &ports, |slice| slice.ready(ready)).by_ipvs().desired()
+            };
+            let endpoints = ["local-2", "zone-b", "zone-c"];
+            let mut kernel = node.run(|| kernel(Duration::from_secs(900)));
+            node.run(|| sync(&mut kernel, &world(&endpoints)));
+            let asked = [(80, zw_lab::Protocol::Tcp), (53, zw_lab::Protocol::Udp)];
+            for (port, protocol) in asked {
+                let to = vip(family, 10, port);
+                let the_one = |client: &str| -> String {
+                    let answers = plane.lab().probe_many(client, to, protocol, 6, PATIENCE);
+                    let by: BTreeSet<&str> = answers.iter().filter_map(Answer::by).collect();
+                    assert_eq!(by.len(), 1, "{family}, {client}: {answers:?}");
+                    assert!(answers.iter().all(|answer| answer.by().is_some()), "{answers:?}");
+                    by.into_iter().collect()
+                };
+                let before = CLIENTS.map(the_one);
+                assert!(before[1..].iter().any(|with| *with != before[0]), "rr: {before:?}");
+                let gone = &before[0];
+                let left: Vec<&str> = endpoints.into_iter().filter(|name| name != gone).collect();
+                node.run(|| sync(&mut kernel, &world(&left)));
+                for (client, was) in CLIENTS.iter().zip(&before) {
+                    let now = the_one(client);
+                    assert_ne!(now, *gone, "{family}: {client} is not sent where nobody is");
+                    assert!(was == gone || now == *was, "{family}: {client} {was} -> {now}");
+                }
+                // For the other protocol all are there again.
+                node.run(|| sync(&mut kernel, &world(&endpoints)));
+            }
             node.run(|| kernel.ipvs().remove().unwrap());
         }
     });

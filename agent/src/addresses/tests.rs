@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::thread;
 use std::time::Duration;
 
-use rtnetlink::LinkVeth;
 use rtnetlink::packet_route::address::AddressMessage;
+use rtnetlink::{LinkUnspec, LinkVeth};
 use tokio::time::timeout;
 use zw_lab::Namespace;
 
@@ -68,12 +68,19 @@ impl Kernel {
 }
 
 async fn next(addresses: &mut Addresses) -> BTreeSet<LocalAddress> {
-    timeout(LONG, addresses.changed()).await.expect("the addresses change").clone()
+    let news = timeout(LONG, addresses.changed()).await.expect("the addresses change");
+    assert_eq!(news, AddressChange { own: true, ..AddressChange::default() });
+    addresses.current.clone()
 }
 
 /// Waits until the set is this one.
 async fn becomes(addresses: &mut Addresses, want: &BTreeSet<LocalAddress>) {
-    let reached = timeout(LONG, async { while addresses.changed().await != want {} }).await;
+    let reached = timeout(LONG, async {
+        while addresses.current != *want {
+            addresses.changed().await;
+        }
+    });
+    let reached = reached.await;
     assert!(reached.is_ok(), "still {:?}", addresses.current);
 }
 
@@ -164,6 +171,41 @@ fn a_lost_subscription_is_opened_again() {
     });
 }
 
+#[test]
+fn services_addresses_are_not_the_nodes_and_are_missed_when_they_go() {
+    alone(async |kernel| {
+        let links = kernel.handle.link();
+        links.add(LinkVeth::new(zw_dataplane::LINK, "eth2").up().build()).execute().await.unwrap();
+        let services = zw_dataplane::link_index().unwrap();
+        kernel.add(services, "10.96.0.1", 32).await;
+        kernel.add(services, "fd00:10:96::1", 128).await;
+        let mut addresses = Addresses::follow().await.unwrap();
+        assert_eq!(addresses.current, loopback_and(&[]));
+
+        kernel.add(services, "10.96.0.2", 32).await;
+        kernel.delete(services, "10.96.0.1", 32).await;
+        let changed = async |addresses: &mut Addresses| timeout(LONG, addresses.changed()).await;
+        let lost =
+            |text: &str| AddressChange { lost: [ip(text)].into(), ..AddressChange::default() };
+        assert_eq!(changed(&mut addresses).await, Ok(lost("10.96.0.1")));
+
+        let down = LinkUnspec::new_with_index(services).down().build();
+        kernel.handle.link().set(down).execute().await.unwrap();
+        let mut news = AddressChange::default();
+        // Of IPv6 they go with that, in a message of their own.
+        while !news.down || news.lost.is_empty() {
+            let more = changed(&mut addresses).await.expect("that it is down is told");
+            news.down |= more.down;
+            news.lost.extend(more.lost);
+            assert!(!more.own);
+        }
+        assert_eq!(news.lost, [ip("fd00:10:96::1")].into());
+        kernel.handle.link().del(services).execute().await.unwrap();
+        while !changed(&mut addresses).await.expect("that it is gone is told").down {}
+        assert_eq!(addresses.current, loopback_and(&[]), "and never become the node's");
+    });
+}
+
 fn message(interface: u32, prefix: u8, attributes: &[AddressAttribute]) -> AddressMessage {
     let mut message = AddressMessage::default();
     message.header.index = interface;
@@ -180,7 +222,7 @@ fn the_nodes_end_of_a_link_counts_and_link_local_ones_do_not() {
     known.add(&message(INTERFACE, 64, &[AddressAttribute::Address(ip("fe80::1"))]));
     known.add(&message(INTERFACE, 64, &[AddressAttribute::Address(ip("2001:db8::1"))]));
     known.add(&message(INTERFACE, 64, &[]));
-    assert_eq!(known.local(None), addresses(&["192.0.2.1", "2001:db8::1"]));
+    assert_eq!(known.local(&BTreeSet::new()), addresses(&["192.0.2.1", "2001:db8::1"]));
 }
 
 #[test]
@@ -190,7 +232,7 @@ fn an_address_stays_until_its_last_prefix_length_goes() {
     known.add(&message(INTERFACE, 24, &own));
     known.add(&message(INTERFACE, 32, &own));
     known.remove(&message(INTERFACE, 24, &own));
-    assert_eq!(known.local(None), addresses(&["192.0.2.1"]));
+    assert_eq!(known.local(&BTreeSet::new()), addresses(&["192.0.2.1"]));
     known.remove(&message(INTERFACE, 32, &own));
     known.remove(&message(INTERFACE, 32, &own));
     assert_eq!(known, Known::default());

@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use serde::Serialize;
-use zw_dataplane::Kernel;
+use zw_dataplane::{Tables, WithIpvs};
 
 use super::dump_rules::SCHEMA;
 use super::run::with_advice;
 use crate::Differs;
 use crate::cli::{DiffArgs, StoryOutput};
 use crate::inspect::agent;
-use crate::inspect::drift::{Difference, What, differences, settings_of};
+use crate::inspect::drift::{Difference, INTERFACE, What, differences, settings_of};
 use crate::inspect::filter::ServiceName;
+use crate::inspect::node::local_addresses;
 use crate::inspect::planned::Planned;
 use crate::screen::{Cell, Screen, Tone, cell, count};
 
@@ -36,7 +37,8 @@ pub(crate) fn run(args: DiffArgs, out: &mut dyn Write) -> anyhow::Result<()> {
         let mut all = compare(&args)?;
         if let Some(service) = &service {
             let name = service.key.to_string();
-            all.retain(|d| d.place == "table" || d.service.split(':').next() == Some(&name));
+            let for_all = |d: &Difference| d.place == "table" || d.place == INTERFACE;
+            all.retain(|d| for_all(d) || d.service.split(':').next() == Some(&name));
         }
         Ok(all)
     };
@@ -63,13 +65,13 @@ fn compare(args: &DiffArgs) -> anyhow::Result<Vec<Difference>> {
         (Some(_), _) => None,
         _ => Some(agent::ask(args.socket.path(), None)?),
     };
-    let mut kernel = Kernel::open().map_err(with_advice)?;
-    let actual = kernel.read_back().map_err(with_advice)?.actual;
+    let read = WithIpvs::to_look().and_then(|mut kernel| kernel.read_back());
+    let actual = read.map_err(with_advice)?.actual;
     let planned = match (asked, &args.state, &args.node_name) {
         (Some(planned), ..) => planned,
         (None, Some(path), Some(node_name)) => {
             // Which slot an endpoint has is the kernel's choice, and so are the settings.
-            let settings = settings_of(&actual);
+            let settings = settings_of(&actual, local_addresses()?);
             Planned::from_manifests(path, node_name, settings, &actual.slots())?
         }
         _ => bail!("neither an agent nor manifests to compare with"),

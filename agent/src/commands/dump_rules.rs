@@ -8,13 +8,12 @@ use std::io::Write;
 use std::net::IpAddr;
 use std::panic::resume_unwind;
 use std::thread;
-use std::time::Duration;
 
 use anyhow::{Context, bail};
 use nftables::schema::NfListObject;
 use serde::Serialize;
 use tracing::{debug, warn};
-use zw_dataplane::{Ipvs, Kernel, Tables, WithIpvs};
+use zw_dataplane::{Tables, WithIpvs};
 use zw_model::ServiceKey;
 use zw_plan::Table;
 
@@ -26,7 +25,7 @@ use crate::inspect::filter::{Filter, ServiceName};
 use crate::inspect::planned::Planned;
 use crate::inspect::text;
 use crate::inspect::tracked;
-use crate::inspect::view::{PortView, from_kernel, from_planned};
+use crate::inspect::view::{IpvsView, PortView, from_kernel, from_planned};
 use crate::screen::{Screen, Tone, count};
 
 /// What `-o json` says of itself; raised if a field ever changes its meaning.
@@ -73,6 +72,7 @@ struct Dump {
     ports: Vec<PortView>,
     /// Where the form shows them.
     tables: Vec<Table>,
+    ipvs: Option<IpvsView>,
     agent: Option<AgentReport>,
 }
 
@@ -86,18 +86,20 @@ struct Json<'a> {
     /// Only without a filter, which the ruleset knows nothing of.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     nftables: Vec<NfListObject<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ipvs: Option<&'a IpvsView>,
 }
 
 impl Dump {
     fn planned(planned: Planned, output: Output) -> anyhow::Result<Self> {
         let tables = if output == Output::Text { Vec::new() } else { planned.tables()? };
-        Ok(Self { ports: from_planned(&planned), tables, agent: planned.agent })
+        let ipvs = IpvsView::wanted(&planned.desired);
+        Ok(Self { ports: from_planned(&planned), tables, ipvs, agent: planned.agent })
     }
 
     /// What the kernel holds.
     fn held(output: Output) -> anyhow::Result<Self> {
-        let ipvs = Ipvs::open(Duration::ZERO).map_err(with_advice)?;
-        let mut kernel = WithIpvs::new(Kernel::open().map_err(with_advice)?, ipvs);
+        let mut kernel = WithIpvs::to_look().map_err(with_advice)?;
         let read = kernel.read_back().map_err(with_advice)?;
         if read.actual.tables.is_empty() && output == Output::Text {
             bail!("Zoneward has programmed nothing here: there is no table zoneward");
@@ -109,7 +111,7 @@ impl Dump {
         tracked::count(&mut ports);
         let tables = read.actual.tables.iter().filter(|_| output != Output::Text);
         let tables = tables.map(|(family, table)| Table::from_actual(*family, table)).collect();
-        Ok(Self { ports, tables, agent: None })
+        Ok(Self { ports, tables, ipvs: IpvsView::held(&read.actual), agent: None })
     }
 
     /// Takes the kernel's counters over.
@@ -143,13 +145,19 @@ impl Dump {
                     let only = filter.service.as_ref().map(|service| &service.key);
                     print_agent(screen, agent, filter.is_empty(), only, out)?;
                 }
+                if let Some(ipvs) = self.ipvs.as_ref().filter(|_| filter.is_empty()) {
+                    let tone = if ipvs.state == "up" { Tone::Plain } else { Tone::Bad };
+                    screen.paragraph(out, 0, tone, &ipvs.words())?;
+                    writeln!(out)?;
+                }
                 text::print(screen, &shown, out)?;
             }
             Output::Json => {
                 let tables = self.tables.iter().filter(|_| filter.is_empty());
                 let nftables = tables.flat_map(ruleset::objects).collect();
                 let agent = self.agent.as_ref();
-                let json = Json { schema: SCHEMA, agent, services: shown, nftables };
+                let ipvs = self.ipvs.as_ref().filter(|_| filter.is_empty());
+                let json = Json { schema: SCHEMA, agent, services: shown, nftables, ipvs };
                 let json = serde_json::to_string_pretty(&json).context("cannot print JSON")?;
                 writeln!(out, "{json}")?;
             }

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::io::Write;
 
 use anyhow::{Context, bail};
-use zw_dataplane::Kernel;
+use zw_dataplane::{Tables, WithIpvs};
 use zw_model::ServiceKey;
 
 use super::dump_rules::print_agent;
 use super::run::with_advice;
 use crate::cli::{ExplainArgs, StoryOutput};
 use crate::inspect::agent;
-use crate::inspect::drift::{Difference, differences};
+use crate::inspect::drift::{Difference, INTERFACE, What, differences};
 use crate::inspect::filter::{Filter, ServiceName};
 use crate::inspect::planned::Planned;
 use crate::inspect::story::{self, KernelStory};
@@ -63,7 +63,7 @@ pub(crate) fn run(args: ExplainArgs, out: &mut dyn Write) -> anyhow::Result<()> 
 
 /// Whether the kernel has what the agent wants.
 fn compare(planned: &Planned, key: &ServiceKey) -> KernelStory {
-    let read = Kernel::open().and_then(|mut kernel| kernel.read_back());
+    let read = WithIpvs::to_look().and_then(|mut kernel| kernel.read_back());
     let actual = match read {
         Ok(read) => read.actual,
         Err(error) => {
@@ -79,8 +79,12 @@ fn agreement(all: &[Difference], key: &ServiceKey) -> KernelStory {
     let service = key.to_string();
     let concerns = |name: &str| name.is_empty() || name.split(':').next() == Some(&service);
     // Only this Service was asked for, so everybody else's rules look like nobody's.
-    let real =
-        |d: &&Difference| concerns(&d.service) && (!d.service.is_empty() || d.place == "table");
+    let for_all = |d: &Difference| match d.place.as_str() {
+        "table" => true,
+        INTERFACE => d.what != What::Extra,
+        _ => false,
+    };
+    let real = |d: &&Difference| concerns(&d.service) && (!d.service.is_empty() || for_all(d));
     let number = all.iter().filter(real).count();
     if number == 0 {
         KernelStory { agrees: true, text: "holds what the agent wants".into() }
@@ -99,9 +103,9 @@ fn without_agent(
 ) -> anyhow::Result<()> {
     let filter = Filter { service: Some(wanted.clone()), ..Filter::default() };
     let held = || -> anyhow::Result<Vec<PortView>> {
-        let mut kernel = Kernel::open().map_err(with_advice)?;
+        let mut kernel = WithIpvs::to_look().map_err(with_advice)?;
         let read = kernel.read_back().map_err(with_advice)?;
-        from_kernel(&mut kernel, &read.actual).map_err(with_advice)
+        from_kernel(kernel.table(), &read.actual).map_err(with_advice)
     };
     let ports = held().unwrap_or_default();
     let shown: Vec<&PortView> = ports.iter().filter(|port| filter.matches(port)).collect();

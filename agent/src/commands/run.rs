@@ -17,7 +17,7 @@ use tracing::{debug, error, info, warn};
 use zw_dataplane::{Ipvs, IpvsOptions, Kernel, Reaction, TableWatch, WithIpvs, WriteError, Writer};
 
 use crate::BadInput;
-use crate::addresses::Addresses;
+use crate::addresses::{AddressChange, Addresses};
 use crate::attendants::Attendants;
 use crate::cli::RunArgs;
 use crate::cluster::Cluster;
@@ -125,9 +125,10 @@ pub(crate) fn run(args: RunArgs, out: &mut dyn Write) -> anyhow::Result<()> {
         let _socket = socket.and_then(|path| Socket::open(&path, witness));
         agent.status.events.node(Reason::Starting, String::new());
         let taint = client.zip(args.remove_taint);
+        let every = (config.mode == Mode::Ipvs).then_some(config.sync_period);
         let settings = Settings::new(config, file);
         let failed = (failed_health, failed_localhost);
-        let comparison = Comparison::new(agent.engine.commits());
+        let comparison = Comparison::new(agent.engine.commits(), every);
         let outside =
             Outside { settings, servers, taint, addresses, tables, comparison, failed, questions };
         agent.follow(outside).await
@@ -264,9 +265,7 @@ impl Agent {
                 now = self.source.changed(self.engine.index()) => self.took_in(&mut complete, now),
                 difference = outside.settings.changed() => self.reconfigure(outside, &difference),
                 failure = outside.servers.failed() => return Err(failure),
-                _ = outside.addresses.changed() => {
-                    self.engine.set_addresses(outside.addresses.local());
-                }
+                change = outside.addresses.changed() => self.addresses_changed(outside, &change),
                 drift = outside.tables.changed() => self.engine.drifted(drift),
                 digest = outside.comparison.read() => self.engine.compared(digest),
                 Some(failure) = outside.failed.0.recv() => {
@@ -315,6 +314,14 @@ impl Agent {
                 }
             }
         }
+    }
+
+    /// The node's addresses are others, or Services' are.
+    fn addresses_changed(&mut self, outside: &Outside, change: &AddressChange) {
+        if change.own {
+            self.engine.set_addresses(outside.addresses.local());
+        }
+        self.engine.lost_addresses(&change.lost, change.down);
     }
 
     /// Reports what the source brought.

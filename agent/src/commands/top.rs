@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use zw_dataplane::Kernel;
+use zw_dataplane::{Tables, WithIpvs};
 
 use super::run::with_advice;
 use crate::cli::TopArgs;
@@ -52,8 +52,8 @@ fn look(args: &TopArgs) -> anyhow::Result<Directory> {
     if let Ok(planned) = agent::ask(args.socket.path(), None) {
         return Ok(Directory::of_planned(&planned));
     }
-    let mut kernel = Kernel::open().map_err(with_advice)?;
-    Ok(Directory::of_kernel(&kernel.read_back().map_err(with_advice)?.actual))
+    let read = WithIpvs::to_look().and_then(|mut kernel| kernel.read_back());
+    Ok(Directory::of_kernel(&read.map_err(with_advice)?.actual))
 }
 
 fn print(screen: &Screen, load: &Load, most: usize, out: &mut dyn Write) -> anyhow::Result<()> {

@@ -2,6 +2,7 @@
 
 mod live;
 mod question;
+mod servers;
 mod show;
 
 use std::collections::HashMap;
@@ -11,16 +12,17 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow, bail};
 use serde::Serialize;
-use zw_dataplane::Kernel;
+use zw_dataplane::{Tables, WithIpvs};
 use zw_model::Family;
-use zw_plan::{Fate, PlanConfig, Step, Table, Walk, show_element, walk};
+use zw_plan::{Fate, PlanConfig, Step, Table, Walk, show_element, walk_with};
 
 use super::run::with_advice;
-use crate::addresses::Addresses;
 use crate::cli::{StoryOutput, TraceArgs};
+use crate::inspect::node::local_addresses;
 use crate::inspect::planned::Planned;
 use crate::screen::Screen;
 use question::Question;
+use servers::Servers;
 
 /// A packet's way, whoever told it.
 #[derive(Debug, Serialize)]
@@ -36,7 +38,21 @@ pub(crate) struct Way {
     fate: &'static str,
     because: String,
     steps: Vec<ShownStep>,
+    /// What picks one of the endpoints, in the ipvs mode.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ipvs: Option<ShownServer>,
     endpoints: Vec<ShownEndpoint>,
+}
+
+/// The virtual server that a packet gets to.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ShownServer {
+    server: String,
+    scheduler: String,
+    /// How long a client stays with its endpoint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    affinity_seconds: Option<u32>,
 }
 
 /// A rule that matched.
@@ -56,8 +72,12 @@ struct ShownStep {
 #[serde(rename_all = "camelCase")]
 struct ShownEndpoint {
     address: String,
-    /// From 0 to 1.
-    probability: f64,
+    /// From 0 to 1; not told where IPVS picks, whose schedulers look at more than chance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    probability: Option<f64>,
+    /// As a real server of IPVS.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    weight: Option<u32>,
     /// It sees the node's address as the client's.
     as_node: bool,
     steps: Vec<ShownStep>,
@@ -67,6 +87,7 @@ struct ShownEndpoint {
 struct Ground {
     tables: HashMap<Family, Table>,
     node: Vec<IpAddr>,
+    ipvs: Servers,
 }
 
 pub(crate) fn run(args: TraceArgs, out: &mut dyn Write) -> anyhow::Result<()> {
@@ -83,8 +104,8 @@ pub(crate) fn run(args: TraceArgs, out: &mut dyn Write) -> anyhow::Result<()> {
             .tables
             .get(&question.family())
             .ok_or_else(|| anyhow!("there is no {} table zoneward here", question.family()))?;
-        let walk = walk(table, &ground.node, question.packet());
-        walked(&question, table, &walk)
+        let walk = walk_with(table, &ground.ipvs.servers, &ground.node, question.packet());
+        walked(&question, table, &ground.ipvs, &walk)
     };
     match args.output {
         StoryOutput::Json => {
@@ -100,33 +121,28 @@ fn planned(path: &Path, node_name: &str, config: PlanConfig) -> anyhow::Result<G
     let planned = Planned::from_manifests(path, node_name, config, &HashMap::new())?;
     let node = planned.index.node().addresses.iter().copied().chain(loopback()).collect();
     let tables = planned.tables()?.into_iter().map(|table| (table.family, table)).collect();
-    Ok(Ground { tables, node })
+    Ok(Ground { tables, node, ipvs: Servers::wanted(&planned.desired) })
 }
 
 /// The kernel's tables: elements as they are, rules where their fingerprints are those of ours.
 fn held() -> anyhow::Result<Ground> {
-    let mut kernel = Kernel::open().map_err(with_advice)?;
-    let actual = kernel.read_back().map_err(with_advice)?.actual;
+    let read = WithIpvs::to_look().and_then(|mut kernel| kernel.read_back());
+    let actual = read.map_err(with_advice)?.actual;
     if actual.tables.is_empty() {
         bail!("Zoneward has programmed nothing here: there is no table zoneward");
     }
     let tables = actual.tables.iter();
     let tables = tables.map(|(family, table)| (*family, Table::from_actual(*family, table)));
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start a runtime")?;
-    let local =
-        runtime.block_on(async { Ok::<_, anyhow::Error>(Addresses::follow().await?.local()) })?;
-    let node = local.into_iter().chain(loopback()).collect();
-    Ok(Ground { tables: tables.collect(), node })
+    let node: Vec<IpAddr> = local_addresses()?.into_iter().chain(loopback()).collect();
+    let ipvs = Servers::held(&actual.ipvs, &node);
+    Ok(Ground { tables: tables.collect(), node, ipvs })
 }
 
 fn loopback() -> [IpAddr; 2] {
     [IpAddr::from([127, 0, 0, 1]), std::net::Ipv6Addr::LOCALHOST.into()]
 }
 
-fn walked(question: &Question, table: &Table, walk: &Walk) -> Way {
+fn walked(question: &Question, table: &Table, ipvs: &Servers, walk: &Walk) -> Way {
     let slots: u32 = walk.ways.iter().map(|way| way.slots).sum();
     let steps = |steps: &[Step]| steps.iter().map(|step| shown(table.family, step)).collect();
     let fate = match &walk.fate {
@@ -136,20 +152,30 @@ fn walked(question: &Question, table: &Table, walk: &Walk) -> Way {
         Fate::Untouched => "untouched",
         Fate::Unknown { .. } => "unknown",
     };
+    let because = show::because(question, table, ipvs, walk);
+    let (fate, because) = match ipvs.obstacle(question, walk) {
+        Some(obstacle) => ("unknown", obstacle),
+        None => (fate, because),
+    };
     Way {
         from: question.from.to_string(),
         to: question.to.to_string(),
         protocol: question.protocol.to_string(),
         service: walk.service().map(str::to_owned),
         fate,
-        because: show::because(question, table, walk),
+        because,
         steps: steps(&walk.steps),
+        ipvs: walk.server.and_then(|server| ipvs.shown(&server)),
         endpoints: walk
             .ways
             .iter()
             .map(|way| ShownEndpoint {
                 address: way.outcome.to.to_string(),
-                probability: f64::from(way.slots) / f64::from(slots.max(1)),
+                probability: walk
+                    .server
+                    .is_none()
+                    .then(|| f64::from(way.slots) / f64::from(slots.max(1))),
+                weight: walk.server.and_then(|server| ipvs.weight(&server, way.outcome.to)),
                 as_node: way.outcome.masqueraded,
                 steps: steps(&way.steps),
             })

@@ -98,7 +98,8 @@ pub(crate) struct Flags {
     #[arg(long, value_enum)]
     pub(crate) balance: Option<BalanceFlag>,
 
-    /// A change that is not in the kernel after twice this time makes the node unhealthy [default: 30s]
+    /// A change that is not in the kernel after twice this time makes the node unhealthy; in the ipvs mode
+    /// also how often the kernel is compared with what it should hold [default: 30s]
     #[arg(long, value_name = "DURATION", alias = "iptables-sync-period")]
     pub(crate) sync_period: Option<Span>,
 

@@ -1,10 +1,15 @@
 //! What the kernel holds against what it should hold, object by object, with the Service each is for.
 
-use std::collections::{BTreeMap, HashMap};
+mod servers;
+
+pub(crate) use servers::INTERFACE;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
+use std::net::IpAddr;
 
 use serde::Serialize;
-use zw_model::Family;
+use zw_model::{Family, Scheduler};
 use zw_plan::{
     Actual, Desired, Element, Field, Frontend, Key, PlanConfig, Pods, SetName, Shape, TableChanges,
     Value, bring_to, decode, decode_frontend, show_element,
@@ -19,7 +24,8 @@ pub(crate) struct Difference {
     /// `namespace/name:port`; empty where it is for all or for nobody.
     pub(crate) service: String,
     pub(crate) family: String,
-    /// `table`, `chain`, or the name of a set.
+    /// `table`, `chain`, or the name of a set; in the ipvs mode also `virtual server`, `real server`,
+    /// `address` and `interface`.
     pub(crate) place: String,
     pub(crate) what: What,
     /// As the kernel has it.
@@ -61,6 +67,7 @@ pub(crate) fn differences(desired: &Desired, actual: &Actual) -> Vec<Difference>
         let note = actual.tables.get(family).and_then(|table| table.note.clone());
         of_table(*family, table, note, &names, &mut differences);
     }
+    servers::differences(desired, &actual.ipvs, &names, &mut differences);
     differences.sort();
     differences
 }
@@ -189,8 +196,8 @@ fn of_elements(family: Family, changes: &TableChanges, names: &Names, all: &mut 
 }
 
 /// What the kernel's tables tell of how they were made, both families' together: the settings, and where
-/// node ports are served. Defaults where they do not tell.
-pub(crate) fn settings_of(actual: &Actual) -> Settings {
+/// node ports are served. Defaults where they do not tell. `own`: the addresses the node has by itself.
+pub(crate) fn settings_of(actual: &Actual, own: BTreeSet<IpAddr>) -> Settings {
     let of_family = |family: Family| {
         let note = actual.tables.get(&family)?.note.as_ref()?;
         PlanConfig::from_note(family, note)
@@ -215,5 +222,19 @@ pub(crate) fn settings_of(actual: &Actual) -> Settings {
         })
     });
     let node_addresses = Some(node_addresses.collect());
-    Settings { plan: plan.unwrap_or_default(), node_addresses, service_ranges: None }
+    let mut plan = plan.unwrap_or_default();
+    plan.ipvs = plan.ipvs.map(|_| usual_scheduler(actual));
+    let own_addresses = if plan.ipvs.is_some() { own } else { BTreeSet::new() };
+    Settings { plan, node_addresses, own_addresses, service_ranges: None }
+}
+
+/// Which scheduler most virtual servers have: the table does not tell which one is for all.
+fn usual_scheduler(actual: &Actual) -> Scheduler {
+    let mut uses: BTreeMap<String, usize> = BTreeMap::new();
+    let settings = actual.ipvs.servers.values().filter_map(|server| server.settings.as_ref());
+    for settings in settings {
+        *uses.entry(settings.scheduler.to_string()).or_default() += 1;
+    }
+    let usual = uses.iter().max_by_key(|(_, uses)| **uses);
+    usual.and_then(|(text, _)| text.parse().ok()).unwrap_or_default()
 }

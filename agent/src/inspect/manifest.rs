@@ -68,6 +68,10 @@ pub(crate) fn service(service: &Service) -> Value {
             object["metadata"]["labels"][format!("{}{zone}", names::ZONE_PREFIX)] = json!("true");
         }
     }
+    if let Some(scheduler) = &service.scheduler {
+        let scheduler = scheduler.to_string();
+        object["metadata"]["annotations"]["zoneward.io/ipvs-scheduler"] = json!(scheduler);
+    }
     if !external.load_balancer_ips.is_empty() {
         let ingress: Vec<Value> =
             external.load_balancer_ips.iter().map(|ip| json!({"ip": ip})).collect();

@@ -37,13 +37,16 @@ pub(crate) struct Settings {
     pub(crate) plan: PlanConfig,
     /// Where node ports are served; `None`: as an agent without settings would do it.
     pub(crate) node_addresses: Option<BTreeSet<IpAddr>>,
+    /// In the ipvs mode, the addresses that the node has by itself.
+    pub(crate) own_addresses: BTreeSet<IpAddr>,
     /// `None`: as the objects say.
     pub(crate) service_ranges: Option<Vec<IpNet>>,
 }
 
 impl From<PlanConfig> for Settings {
     fn from(plan: PlanConfig) -> Self {
-        Self { plan, node_addresses: None, service_ranges: None }
+        let own_addresses = BTreeSet::new();
+        Self { plan, node_addresses: None, own_addresses, service_ranges: None }
     }
 }
 
@@ -65,18 +68,25 @@ impl Planned {
         slots: &HashMap<Frontend, Slots>,
         agent: Option<AgentReport>,
     ) -> Self {
-        let Settings { mut plan, node_addresses, service_ranges } = settings;
+        let Settings { mut plan, node_addresses, own_addresses, service_ranges } = settings;
         let node_addresses = node_addresses.unwrap_or_else(|| {
             let addresses: BTreeSet<IpAddr> = index.node().addresses.iter().copied().collect();
             // As the agent does by default: on the primary addresses, or on any of a family without.
-            let lacks =
-                |family: &Family| !addresses.iter().any(|addr| Family::of(*addr) == *family);
-            plan.any_node_address = Family::BOTH.into_iter().filter(lacks).collect();
+            // IPVS knows no "any", and of a node that is not here no others are known.
+            let lacks = |family: &Family| {
+                plan.ipvs.is_none() && !addresses.iter().any(|addr| Family::of(*addr) == *family)
+            };
+            let any = Family::BOTH.into_iter().filter(lacks).collect();
+            plan.any_node_address = any;
             addresses
         });
+        let own_addresses = if plan.ipvs.is_some() && own_addresses.is_empty() {
+            index.node().addresses.iter().copied().collect()
+        } else {
+            own_addresses
+        };
         let service_ranges = service_ranges.unwrap_or_else(|| index.service_ranges());
-        let surroundings =
-            Surroundings { node_addresses, service_ranges, ..Surroundings::default() };
+        let surroundings = Surroundings { node_addresses, service_ranges, own_addresses };
         let mut desired = Desired::new(plan, surroundings);
         desired.load(index.service_keys().filter_map(|key| {
             let (service, slices) = index.service(key)?;

@@ -185,7 +185,12 @@ pub(crate) struct Circumstances {
     masquerade_mark: u32,
     masquerade_all: bool,
     round_robin: bool,
-    ipvs: bool,
+    /// The scheduler, in the ipvs mode.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ipvs: Option<String>,
+    /// In that mode, the addresses that the node has by itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    own_addresses: Vec<IpAddr>,
     pods: PodsTold,
 }
 
@@ -212,7 +217,8 @@ fn head(index: &Index, around: &Around) -> Value {
         masquerade_mark: plan.masquerade_mark,
         masquerade_all: plan.masquerade_all,
         round_robin: plan.balance == Balance::RoundRobin,
-        ipvs: plan.ipvs.is_some(),
+        ipvs: plan.ipvs.as_ref().map(ToString::to_string),
+        own_addresses: surroundings.own_addresses.iter().copied().collect(),
         pods: match &plan.pods {
             Pods::Ranges(ranges) => PodsTold::Ranges(texts(ranges)),
             Pods::Bridge(name) => PodsTold::Bridge(name.clone()),
@@ -243,11 +249,12 @@ impl Circumstances {
             masquerade_all: self.masquerade_all,
             any_node_address: families.collect::<Vec<Family>>(),
             balance: if self.round_robin { Balance::RoundRobin } else { Balance::Random },
-            ipvs: self.ipvs.then(Default::default),
+            ipvs: self.ipvs.as_ref().map(|text| text.parse().unwrap_or_default()),
         };
         super::planned::Settings {
             plan,
             node_addresses: Some(self.node_addresses.iter().copied().collect()),
+            own_addresses: self.own_addresses.iter().copied().collect(),
             service_ranges: Some(nets(&self.service_ranges)),
         }
     }

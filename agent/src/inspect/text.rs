@@ -1,6 +1,7 @@
 //! Service ports in the form for people: one block for each port and family, its addresses first, then
 //! its endpoints in slot order, then those left out.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use super::view::{EndpointView, Policy, PortView, Refusal};
@@ -25,6 +26,12 @@ fn print_block(screen: &Screen, block: &[&PortView], out: &mut dyn Write) -> io:
     let Some(first) = block.first() else { return Ok(()) };
     let mut header = screen.paint(Tone::Title, &title(first));
     header += &format!("  {} {}", first.family, first.protocol);
+    let schedulers = block.iter().filter_map(|port| port.scheduler.as_deref());
+    let schedulers: BTreeSet<&str> = schedulers.collect();
+    if !schedulers.is_empty() {
+        let schedulers: Vec<&str> = schedulers.into_iter().collect();
+        header += &format!("  ipvs {}", schedulers.join("/"));
+    }
     if let Some(seconds) = first.affinity_seconds {
         header += &format!("  sticky {}", period(seconds));
     }
@@ -113,6 +120,8 @@ fn answers(port: &PortView) -> (String, Tone) {
             (format!("{all}, none on this node: outsiders ignored"), Tone::Bad)
         }
         (Some(local), None) => (format!("{all}, for outsiders {}", local.len()), Tone::Good),
+        // Its virtual server is gone, say.
+        (None, None) if port.endpoints.is_empty() => ("nobody answers".into(), Tone::Bad),
         (None, None) => (all, Tone::Good),
     }
 }

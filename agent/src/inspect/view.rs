@@ -2,9 +2,11 @@
 //! the schema that agent/README.md documents: fields are added, never renamed.
 
 mod held;
+mod ipvs;
 mod wanted;
 
 pub(crate) use held::from_kernel;
+pub(crate) use ipvs::IpvsView;
 pub(crate) use wanted::from_planned;
 
 use std::net::{IpAddr, SocketAddr};
@@ -33,6 +35,9 @@ pub(crate) struct PortView {
     pub(crate) kind: FrontendKind,
     /// The traffic policy that holds for this address.
     pub(crate) policy: Policy,
+    /// In the ipvs mode, how its virtual server picks endpoints.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) scheduler: Option<String>,
     /// How long a client stays with its endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) affinity_seconds: Option<u32>,
@@ -114,6 +119,9 @@ pub(crate) struct EndpointView {
     /// Why it is in or out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
+    /// Its weight as a real server of IPVS; only the kernel knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) weight: Option<u32>,
     /// How many connections of this Service port are tracked with it now; only the kernel knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) connections: Option<u64>,
@@ -185,6 +193,7 @@ pub(crate) fn endpoint(candidate: &Candidate<'_>) -> EndpointView {
         node: candidate.endpoint.node.as_deref().map(Into::into),
         zone: candidate.endpoint.zone.as_deref().map(Into::into),
         reason: Some(candidate.verdict.to_string()),
+        weight: None,
         connections: None,
     }
 }
@@ -199,6 +208,7 @@ fn empty(frontend: Frontend, kind: FrontendKind, service: &str, name: &str) -> P
         port: frontend.port,
         kind,
         policy: Policy::Unknown,
+        scheduler: None,
         affinity_seconds: None,
         source_ranges: None,
         connections: None,

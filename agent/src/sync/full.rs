@@ -37,6 +37,8 @@ impl Engine {
         self.unsent = Changes::default();
         self.waiting = Waiting::default();
         self.starting = None;
+        self.unserved.clear();
+        self.refused_addresses.clear();
         let started = Instant::now();
         let read = self.on_kernel(|kernel| kernel.read_back()).await??;
         report.did.read = started.elapsed();

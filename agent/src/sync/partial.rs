@@ -34,6 +34,7 @@ impl Engine {
         self.unattended.1.absorb(before);
         report.did.plan = started.elapsed();
         self.write(changes, &mut report).await?;
+        report.did.repaired |= std::mem::take(&mut self.mending);
         self.attend();
         Ok(report)
     }

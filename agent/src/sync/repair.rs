@@ -56,6 +56,8 @@ impl Engine {
             if !differences.is_empty() {
                 warn!(different = differences.join(", "), "not as it was left, to be put right");
                 self.in_doubt = true;
+            } else if let Some(ipvs) = &digest.ipvs {
+                self.compare_servers(ipvs);
             }
             return;
         }

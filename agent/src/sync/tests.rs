@@ -20,9 +20,14 @@ struct Lab {
     script: Arc<Mutex<Script>>,
 }
 
+mod servers;
+
 fn engine(tables: impl Tables + Send + 'static) -> Engine {
-    let config = Config::for_test();
-    let status = Arc::new(Status::new(&config, Events::default()));
+    engine_with(tables, Config::for_test(), Events::default())
+}
+
+fn engine_with(tables: impl Tables + Send + 'static, config: Config, events: Events) -> Engine {
+    let status = Arc::new(Status::new(&config, events));
     let attendants = Attendants::new(status.clone(), channel(8).0, channel(8).0).unwrap();
     let writer = Writer::start(tables).unwrap();
     Engine::new(Index::new("node-1"), config, BTreeSet::new(), attendants, writer, status)

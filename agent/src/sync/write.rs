@@ -124,12 +124,19 @@ impl Engine {
             })
             .await?;
         report.did.commit += started.elapsed();
-        let Committed { bytes, overlooked, left } = match outcome {
+        let committed = match outcome {
             Ok(committed) => committed,
             Err(error) => return Ok((changes, Err(error))),
         };
+        let Committed { bytes, overlooked, left, requests, unserved, refused_addresses } =
+            committed;
         report.did.elements += elements;
         report.chains += chains;
+        report.servers += requests;
+        changes.ipvs.servers.keys().for_each(|server| drop(self.unserved.remove(server)));
+        self.refused_addresses.retain(|addr| !changes.ipvs.addresses.contains_key(addr));
+        self.refused_addresses.extend(refused_addresses);
+        self.report_unserved(unserved);
         report.did.bytes += bytes;
         if overlooked {
             self.unsure = Some(UNSURE);

@@ -10,7 +10,7 @@ use crate::changes::{Changes, TableChanges};
 use crate::desired::Desired;
 use crate::element::{Data, Element, Key, Value, decode};
 use crate::frontend::{At, Frontend, Space};
-use crate::ipvs::{ActualIpvs, VirtualKey, bring_servers_to};
+use crate::ipvs::{ActualIpvs, ActualServer, VirtualKey, bring_servers_to};
 use crate::ruleset::Field;
 use crate::service::Slots;
 use crate::sets::{ENDPOINT, SetName, sets};
@@ -69,8 +69,14 @@ impl Actual {
         slots
     }
 
+    /// Our virtual servers by what clients connect to; of a node port's one.
+    pub fn servers_by_frontend(&self) -> HashMap<Frontend, &ActualServer> {
+        let servers = self.ipvs.servers.iter();
+        servers.map(|(key, server)| (self.frontend_of(key), server)).collect()
+    }
+
     /// What clients of a virtual server connect to: a Service's address, else a node port.
-    fn frontend_of(&self, key: &VirtualKey) -> Frontend {
+    pub fn frontend_of(&self, key: &VirtualKey) -> Frontend {
         let frontend = Frontend::new(key.addr, key.protocol, key.port);
         let connections = self.tables.get(&frontend.family()).and_then(|table| {
             table.sets.get(&SetName::Connections).filter(|set| !set.contains_key(&frontend.key()))

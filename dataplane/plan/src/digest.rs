@@ -9,6 +9,7 @@ use zw_model::Family;
 use crate::adopt::ActualChain;
 use crate::desired::Desired;
 use crate::element::Element;
+use crate::ipvs::ActualIpvs;
 use crate::sets::SetName;
 
 /// A set's elements in two numbers, in whatever order they come and go.
@@ -43,6 +44,8 @@ fn hash(element: &Element) -> u64 {
 pub struct Digest {
     /// Only families whose table exists.
     pub tables: BTreeMap<Family, TableDigest>,
+    /// What of IPVS there is, where that matters; see [`Desired::ipvs_differences`].
+    pub ipvs: Option<ActualIpvs>,
 }
 
 /// One family's table as read back, in short.

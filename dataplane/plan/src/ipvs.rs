@@ -7,7 +7,7 @@
 mod changes;
 mod drain;
 
-pub use changes::IpvsChanges;
+pub use changes::{IpvsChanges, WEIGHT};
 pub(crate) use changes::{bring_servers_to, difference};
 pub use drain::{Draining, Drains, Operation, Operations};
 
@@ -51,14 +51,26 @@ pub struct ServerSettings {
 /// What of IPVS the kernel holds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ActualIpvs {
-    /// The interface for Services' addresses is there.
-    pub link: bool,
+    /// The interface for Services' addresses.
+    pub link: Link,
     /// Its addresses.
     pub addresses: BTreeSet<IpAddr>,
     /// Our virtual servers.
     pub servers: BTreeMap<VirtualKey, ActualServer>,
     /// Everybody else's, which nobody touches.
     pub foreign: BTreeSet<VirtualKey>,
+}
+
+/// The interface for Services' addresses.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Link {
+    /// There is none.
+    #[default]
+    Missing,
+    /// It is there, but no packet gets to its addresses.
+    Down,
+    /// As it should be.
+    Up,
 }
 
 /// A virtual server of ours as read back.
@@ -68,6 +80,18 @@ pub struct ActualServer {
     pub settings: Option<ServerSettings>,
     /// Its real servers and their weights; `None` for one that is reached in another way than ours.
     pub reals: BTreeMap<SocketAddr, Option<u32>>,
+}
+
+impl ActualServer {
+    /// All it has left are connections that end: it goes with the last of them.
+    fn is_leaving(&self, key: &VirtualKey) -> bool {
+        !self.reals.is_empty() && self.reals.values().all(|weight| is_leaving(key, *weight))
+    }
+}
+
+/// A real server of this weight, which nobody wants, is on its way out already.
+fn is_leaving(server: &VirtualKey, weight: Option<u32>) -> bool {
+    drain::drains(server.protocol) && weight == Some(0)
 }
 
 impl fmt::Display for VirtualKey {

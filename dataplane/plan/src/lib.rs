@@ -45,8 +45,8 @@ pub use drift::{ChainDrift, Drift, TableDrift};
 pub use element::{Data, Element, Key, Value, decode};
 pub use frontend::{At, Frontend};
 pub use ipvs::{
-    ActualIpvs, ActualServer, Draining, Drains, IpvsChanges, Operation, Operations, ServerSettings,
-    VirtualKey, VirtualServer,
+    ActualIpvs, ActualServer, Draining, Drains, IpvsChanges, Link, Operation, Operations,
+    ServerSettings, VirtualKey, VirtualServer, WEIGHT,
 };
 pub use part::Part;
 pub use ruleset::{

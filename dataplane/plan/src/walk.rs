@@ -75,6 +75,8 @@ pub struct Walk {
     pub steps: Vec<Step>,
     /// One for each endpoint it may be given to.
     pub ways: Vec<Way>,
+    /// The virtual server whose scheduler picks one of these; `None`: the rules do.
+    pub server: Option<VirtualKey>,
 }
 
 /// A rule that matched.
@@ -127,6 +129,8 @@ struct Walker<'a> {
     mark: u32,
     /// Every endpoint the packet may have been given to.
     redirected: Option<Vec<SocketAddr>>,
+    /// By this virtual server.
+    server: Option<VirtualKey>,
     hook: HookPoint,
     steps: Vec<Step>,
     /// What the rule under way has found.
@@ -178,6 +182,7 @@ pub fn walk_with(
         sent_to,
         mark: 0,
         redirected: None,
+        server: None,
         hook: first,
         steps: Vec::new(),
         found: Vec::new(),
@@ -207,21 +212,24 @@ pub fn walk_with(
         _ => None,
     };
     if let Some(fate) = stopped {
-        return Walk { fate, steps: walker.steps, ways: Vec::new() };
+        return Walk { fate, steps: walker.steps, ways: Vec::new(), server: None };
     }
     if first == HookPoint::Prerouting {
         walker.by_ipvs(servers);
     }
+    let server = walker.server;
     let Some(backends) = walker.redirected.clone() else {
-        return Walk { fate: Fate::Untouched, steps: walker.steps, ways: Vec::new() };
+        return Walk { fate: Fate::Untouched, steps: walker.steps, ways: Vec::new(), server };
     };
     let steps = std::mem::take(&mut walker.steps);
     let ways = match walker.leave(&backends, first) {
         Ok(ways) => ways,
-        Err(chain) => return Walk { fate: Fate::Unknown { chain }, steps, ways: Vec::new() },
+        Err(chain) => {
+            return Walk { fate: Fate::Unknown { chain }, steps, ways: Vec::new(), server };
+        }
     };
     let fate = Fate::Redirected(ways.iter().map(|way| way.outcome).collect());
-    Walk { fate, steps, ways }
+    Walk { fate, steps, ways, server }
 }
 
 impl Walker<'_> {
@@ -231,8 +239,11 @@ impl Walker<'_> {
         let key = VirtualKey { addr, protocol: self.packet.protocol, port };
         if let Some(server) = servers.get(&key) {
             let reals: Vec<SocketAddr> = server.reals.iter().map(|real| real.addr).collect();
-            self.packet.to = reals[0];
+            // Of a virtual server that was read back all may be leaving.
+            let Some(first) = reals.first() else { return };
+            self.packet.to = *first;
             self.redirected = Some(reals);
+            self.server = Some(key);
         }
     }
 

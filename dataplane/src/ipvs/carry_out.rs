@@ -6,7 +6,9 @@ use tracing::{debug, warn};
 use zw_netlink::ipvs::{Batch, RealServer, Refusal, Socket};
 use zw_plan::{Operation, ServerSettings, VirtualKey};
 
-use super::{EEXIST, ENOENT, ESRCH, Ipvs, LINK, OURS, encode, failed, id, refused};
+use super::{
+    EEXIST, ENOENT, ESRCH, Ipvs, LINK, OURS, Unserved, WhyUnserved, encode, failed, id, refused,
+};
 use crate::error::WriteError;
 
 impl Ipvs {
@@ -57,6 +59,7 @@ impl Ipvs {
         let mut batch = Batch::new();
         for (key, settings) in &wanted {
             self.unserved.remove(key);
+            self.foreign.remove(key);
             batch.new_server(&id(key), &encode(settings));
         }
         let mut again = Batch::new();
@@ -69,8 +72,8 @@ impl Ipvs {
                     changed.push((key, settings));
                 }
                 EEXIST => {
-                    warn!(server = %key, "not programmed: somebody else has a virtual server there");
                     self.foreign.insert(*key);
+                    self.refused.push(Unserved { server: *key, why: WhyUnserved::Foreign });
                 }
                 _ => self.refuse(key, settings, refusal)?,
             }
@@ -93,16 +96,13 @@ impl Ipvs {
             let object = format!("the virtual server {key}");
             return Err(refused(object, refusal.errno, refusal.message));
         }
-        let scheduler = &settings.scheduler.name;
-        warn!(
-            server = %key,
-            "not programmed: this kernel has no scheduler {scheduler} (module ip_vs_{scheduler})"
-        );
+        let why = WhyUnserved::NoScheduler(settings.scheduler.name.to_string());
         self.unserved.insert(*key);
+        self.refused.push(Unserved { server: *key, why });
         Ok(())
     }
 
-    fn is_ours(&mut self, key: &VirtualKey) -> Result<bool, WriteError> {
+    pub(super) fn is_ours(&mut self, key: &VirtualKey) -> Result<bool, WriteError> {
         let server = self.socket()?.server(&id(key));
         let server = server.map_err(|error| failed(&format!("the virtual server {key}"), error))?;
         Ok(server.is_some_and(|server| server.settings.flags & OURS != 0))
@@ -161,7 +161,10 @@ impl Ipvs {
                 Operation::RemoveReal(key, real) if self.serves(key) => {
                     batch.delete_real(&id(key), *real);
                 }
-                Operation::RemoveServer(key) if self.serves(key) => batch.delete_server(&id(key)),
+                // Somebody may have put his own in its place, which nobody was told of.
+                Operation::RemoveServer(key) if self.serves(key) && self.is_ours(key)? => {
+                    batch.delete_server(&id(key));
+                }
                 _ => continue,
             }
             what.push(op);
@@ -196,6 +199,9 @@ impl Ipvs {
             self.routes.remove_addresses(link.index, &addresses)
         };
         let refusals = refusals.map_err(|error| failed(&what, error))?;
+        if come {
+            self.refused_addresses.extend(refusals.iter().map(|refusal| refusal.addr));
+        }
         // A node without IPv6, say. The rest must not wait for that.
         if let Some(first) = refusals.first() {
             let error = std::io::Error::from_raw_os_error(first.errno);

@@ -7,7 +7,7 @@ use zw_netlink::Error;
 use zw_netlink::ipvs::{
     IP_VS_SVC_F_PERSISTENT, IP_VS_SVC_F_SCHED1, IP_VS_SVC_F_SCHED2, RealServerInfo, ServerInfo,
 };
-use zw_plan::{ActualIpvs, ActualServer, ServerSettings, VirtualKey};
+use zw_plan::{ActualIpvs, ActualServer, Link, ServerSettings, VirtualKey};
 
 use super::{EPERM, Ipvs, LINK, OURS, encode, failed, id, key};
 use crate::error::WriteError;
@@ -16,14 +16,6 @@ impl Ipvs {
     /// Reads the interface, its addresses and all virtual servers. Who is leaving is known after that.
     pub fn read(&mut self) -> Result<ActualIpvs, WriteError> {
         let mut actual = ActualIpvs::default();
-        let what = format!("the interface {LINK}");
-        let link = self.routes.link(LINK).map_err(|error| failed(&what, error))?;
-        if let Some(link) = link.filter(|link| link.dummy) {
-            let addresses = self.routes.addresses(link.index);
-            actual.link = link.up;
-            actual.addresses =
-                addresses.map_err(|error| failed(&what, error))?.into_iter().collect();
-        }
         for info in self.all_servers()? {
             // Those known by a packet mark, or of another protocol, are nobody we could meet.
             let Some(key) = info.id.as_ref().and_then(key) else { continue };
@@ -31,10 +23,24 @@ impl Ipvs {
                 actual.foreign.insert(key);
                 continue;
             }
-            let reals = self.reals(&key)?.into_iter();
+            let reals = self.reals(&key)?;
+            if reals.is_empty() && !self.is_ours(&key)? {
+                // Its last real server and itself went meanwhile.
+                continue;
+            }
+            let reals = reals.into_iter();
             let reals = reals.map(|is| (is.real.addr, is.rewritten.then_some(is.real.weight)));
             let server = ActualServer { settings: decode(&info), reals: reals.collect() };
             actual.servers.insert(key, server);
+        }
+        // After the virtual servers, as they go after them: one without the other is then seldom seen.
+        let what = format!("the interface {LINK}");
+        let link = self.routes.link(LINK).map_err(|error| failed(&what, error))?;
+        if let Some(link) = link.filter(|link| link.dummy) {
+            let addresses = self.routes.addresses(link.index);
+            actual.link = if link.up { Link::Up } else { Link::Down };
+            actual.addresses =
+                addresses.map_err(|error| failed(&what, error))?.into_iter().collect();
         }
         self.foreign = actual.foreign.clone();
         self.unserved = BTreeSet::new();

@@ -1,5 +1,7 @@
 //! The table and IPVS together, as the sync loop sees them.
 
+use std::time::Duration;
+
 use zw_plan::{Changes, Element, Place};
 
 use super::Ipvs;
@@ -17,6 +19,11 @@ impl WithIpvs {
     /// Puts them together.
     pub fn new(table: Kernel, ipvs: Ipvs) -> Self {
         Self { table, ipvs }
+    }
+
+    /// To look only: nothing that is read here is ever written.
+    pub fn to_look() -> Result<Self, WriteError> {
+        Ok(Self::new(Kernel::open()?, Ipvs::open(Duration::ZERO)?))
     }
 
     /// The table's side.
@@ -45,9 +52,12 @@ impl Tables for WithIpvs {
         generation: Option<u32>,
     ) -> Result<Committed, WriteError> {
         let anew = changes.tables.values().any(|table| table.delete_table);
+        let before = self.ipvs.requests;
+        self.ipvs.refused.clear();
+        self.ipvs.refused_addresses.clear();
         let todo = self.ipvs.plan(&changes.ipvs, anew)?;
         self.ipvs.carry_out(&todo.before)?;
-        let committed = if changes.tables.is_empty() {
+        let mut committed = if changes.tables.is_empty() {
             Committed::default()
         } else {
             self.table.commit(changes, generation)?
@@ -56,6 +66,9 @@ impl Tables for WithIpvs {
         if changes.ipvs.link == Some(false) {
             self.ipvs.set_link(false)?;
         }
+        committed.requests = self.ipvs.requests - before;
+        committed.unserved = std::mem::take(&mut self.ipvs.refused);
+        committed.refused_addresses = std::mem::take(&mut self.ipvs.refused_addresses);
         Ok(committed)
     }
 

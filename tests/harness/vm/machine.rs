@@ -21,7 +21,7 @@ const TAIL: usize = 40;
 /// Where the test binary lies inside; `zoneward` lies where it is looked for, beside its folder.
 const TESTS: &str = "/zoneward/deps/tests";
 /// Second opinions, as tests on this machine's own kernel have them too.
-const PROGRAMS: &[&str] = &["nft", "kill"];
+const PROGRAMS: &[&str] = &["nft", "ip", "kill"];
 
 /// Boots, runs this very test binary inside with these arguments and returns what it printed.
 ///

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use zw_dataplane::{LiveTrace, TraceEvent, TraceKind, TraceVerdict};
-use zw_plan::{TABLE, Table};
+use zw_plan::{TABLE, Table, VirtualKey};
 
 use super::question::Question;
 use super::{Ground, ShownEndpoint, ShownStep, Way};
@@ -58,6 +58,10 @@ fn told(question: &Question, ground: &Ground, live: &LiveTrace, met: &[TraceEven
     }
     let dropped = met.iter().find(|event| event.verdict == TraceVerdict::Drop);
     let last = steps.last().map(|step| step.rule.clone()).unwrap_or_default();
+    let (addr, port) = (question.to.ip(), question.to.port());
+    let server = VirtualKey { addr, protocol: question.protocol, port };
+    // Nobody tells which one it picks.
+    let by_ipvs = ground.ipvs.shown(&server);
     let as_node = steps.iter().any(|step| step.rule.contains("masquerade"));
     let (fate, because) = match dropped {
         Some(event) if event.table != TABLE => {
@@ -67,20 +71,27 @@ fn told(question: &Question, ground: &Ground, live: &LiveTrace, met: &[TraceEven
             ("refused", format!("by chain {}", last_chain(&steps)))
         }
         Some(_) => ("dropped", format!("by chain {}", last_chain(&steps))),
-        None if destination == question.to => {
-            ("untouched", "no rule of Zoneward's rewrote it".to_owned())
-        }
-        None => ("reaches", destination.to_string()),
+        None if destination != question.to => ("reaches", destination.to_string()),
+        None => match &by_ipvs {
+            Some(server) => ("reaches", format!("one of its endpoints{}", server.words())),
+            None => ("untouched", "no rule of Zoneward's rewrote it".to_owned()),
+        },
     };
-    let endpoints = (fate == "reaches")
-        .then(|| ShownEndpoint {
-            address: destination.to_string(),
-            probability: 1.0,
-            as_node,
-            steps: Vec::new(),
-        })
-        .into_iter()
-        .collect();
+    let endpoint = |address: SocketAddr, probability, weight| ShownEndpoint {
+        address: address.to_string(),
+        probability,
+        weight,
+        as_node,
+        steps: Vec::new(),
+    };
+    let endpoints = match &by_ipvs {
+        _ if fate != "reaches" => Vec::new(),
+        Some(_) if destination == question.to => {
+            let reals = ground.ipvs.reals(&server);
+            reals.map(|(real, weight)| endpoint(real, None, weight)).collect()
+        }
+        _ => vec![endpoint(destination, Some(1.0), None)],
+    };
     Way {
         from: question.from.to_string(),
         to: question.to.to_string(),
@@ -89,6 +100,7 @@ fn told(question: &Question, ground: &Ground, live: &LiveTrace, met: &[TraceEven
         fate,
         because,
         steps,
+        ipvs: by_ipvs,
         endpoints,
     }
 }

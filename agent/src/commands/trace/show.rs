@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use zw_plan::{Fate, SetName, Table, Walk, decode_frontend, show_element};
 
 use super::question::Question;
+use super::servers::Servers;
 use super::{ShownEndpoint, ShownStep, Way};
 use crate::screen::{Cell, Screen, Tone, cell, count};
 
@@ -81,14 +82,18 @@ fn endpoints(endpoints: &[ShownEndpoint]) -> Vec<Vec<Cell>> {
         .iter()
         .map(|endpoint| {
             let sees = if endpoint.as_node { "sees the node's address" } else { "sees the client" };
-            let share = format!("{:>5.1}%", endpoint.probability * 100.0);
+            let share = match (endpoint.probability, endpoint.weight) {
+                (Some(share), _) => format!("{:>5.1}%", share * 100.0),
+                (None, Some(weight)) => format!("weight {weight}"),
+                (None, None) => String::new(),
+            };
             vec![cell(share), cell(endpoint.address.as_str()).toned(Tone::Good), cell(sees)]
         })
         .collect()
 }
 
 /// Why a walk ended as it did, in words.
-pub(super) fn because(question: &Question, table: &Table, walk: &Walk) -> String {
+pub(super) fn because(question: &Question, table: &Table, ipvs: &Servers, walk: &Walk) -> String {
     let service = walk.service().unwrap_or("a Service");
     let last = walk.steps.last().map(|step| step.chain.as_str()).unwrap_or_default();
     let addr = question.to.ip();
@@ -96,7 +101,9 @@ pub(super) fn because(question: &Question, table: &Table, walk: &Walk) -> String
         (Fate::Redirected(outcomes), _) => {
             let remembered = walk.steps.iter().any(|step| step.rule.contains("map @affinity-"));
             let why = if remembered { ", where this client went before" } else { "" };
-            format!("{} of {service}{why}", count(outcomes.len(), "endpoint"))
+            let picks = walk.server.and_then(|server| ipvs.shown(&server));
+            let picks = picks.map(|server| server.words()).unwrap_or_default();
+            format!("{} of {service}{why}{picks}", count(outcomes.len(), "endpoint"))
         }
         (Fate::Dropped, "firewall") => format!(
             "{} is in none of the source ranges of {service} (loadBalancerSourceRanges): {}",

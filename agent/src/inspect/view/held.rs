@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use zw_dataplane::{Kernel, WriteError};
 use zw_model::Family;
 use zw_plan::{
-    Actual, ActualTable, Data, Element, Frontend, Key, SetName, Shape, decode_frontend,
-    show_element,
+    Actual, ActualServer, ActualTable, Data, Element, Frontend, Key, SetName, Shape,
+    decode_frontend, show_element,
 };
 
 use super::{EndpointView, FrontendKind, Policy, PortView, Refusal, empty, sort, split_comment};
@@ -43,6 +43,7 @@ pub(crate) fn from_kernel(
     actual: &Actual,
 ) -> Result<Vec<PortView>, WriteError> {
     let mut slots = actual.slots();
+    let mut servers = actual.servers_by_frontend();
     let mut ports = Vec::new();
     for (family, table) in &actual.tables {
         let ranges = source_ranges(*family, table);
@@ -60,13 +61,21 @@ pub(crate) fn from_kernel(
                 let refusal = find(table, sets.no_endpoints, &element.key);
                 let leads_to = find(table, sets.services, &element.key);
                 let kind = kind_in(table, &frontend);
-                let shown = |backends: Vec<SocketAddr>| backends.iter().map(unexplained).collect();
+                let server = servers.remove(&frontend);
+                let settings = server.and_then(|server| server.settings.as_ref());
+                let weight = |addr: &SocketAddr| server?.reals.get(addr).copied().flatten();
+                let shown = |backends: Vec<SocketAddr>| {
+                    backends.iter().map(|addr| unexplained(addr, weight(addr))).collect()
+                };
+                let sticky = find(table, sets.sticky, &element.key).and_then(timeout);
                 ports.push(PortView {
+                    scheduler: settings.map(|settings| settings.scheduler.to_string()),
+                    left_out: server.map(leaving).unwrap_or_default(),
                     connections: connections.get(&element.key).copied(),
                     without_endpoints: refusal.map(|element| Refusal::of(&element.data)),
                     endpoints: shown(backends.all),
                     endpoints_for_outsiders: bound_by_policy.then(|| shown(backends.local)),
-                    affinity_seconds: find(table, sets.sticky, &element.key).and_then(timeout),
+                    affinity_seconds: sticky.or_else(|| settings?.persistence),
                     source_ranges: ranges.get(&element.key).cloned(),
                     policy: policy_in(kind, bound_by_policy, leads_to, refusal),
                     ..empty(frontend, kind, service, name)
@@ -139,12 +148,22 @@ fn source_ranges(family: Family, table: &ActualTable) -> HashMap<Key, Vec<String
     ranges
 }
 
-fn unexplained(address: &SocketAddr) -> EndpointView {
+/// Real servers that keep the connections they have and get no new ones.
+fn leaving(server: &ActualServer) -> Vec<EndpointView> {
+    let leaving = server.reals.iter().filter(|(_, weight)| **weight == Some(0));
+    let reason = || Some("leaving: weight 0, no new connections".to_owned());
+    leaving
+        .map(|(addr, weight)| EndpointView { reason: reason(), ..unexplained(addr, *weight) })
+        .collect()
+}
+
+fn unexplained(address: &SocketAddr, weight: Option<u32>) -> EndpointView {
     EndpointView {
         address: address.to_string(),
         node: None,
         zone: None,
         reason: None,
+        weight,
         connections: None,
     }
 }

@@ -26,6 +26,7 @@ pub(crate) fn from_planned(planned: &Planned) -> Vec<PortView> {
             let mut view =
                 empty(frontend, kind_of(service, &frontend), &key.to_string(), &port.name);
             view.affinity_seconds = service.affinity;
+            view.scheduler = desired.scheduler(rules).map(ToString::to_string);
             view.source_ranges = rules
                 .sources
                 .as_ref()

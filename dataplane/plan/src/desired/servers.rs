@@ -3,15 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use zw_model::{Family, Scheduler};
+use zw_model::{Family, Scheduler, ServiceKey};
 
 use super::Desired;
 use super::shared::Turnover;
 use crate::changes::Changes;
-use crate::element::{Value, decode};
+use crate::element::{Key, Value, decode};
 use crate::frontend::{At, Frontend};
 use crate::ipvs::{ServerSettings, VirtualKey, VirtualServer, difference};
 use crate::ruleset::Field;
+use crate::service::PortRules;
 use crate::sets::SetName;
 use crate::surroundings::Surroundings;
 
@@ -19,6 +20,12 @@ impl Desired {
     /// IPVS picks endpoints.
     pub fn by_ipvs(&self) -> bool {
         self.config.ipvs.is_some()
+    }
+
+    /// How IPVS spreads a port's connections, if it does.
+    pub fn scheduler<'a>(&'a self, port: &'a PortRules) -> Option<&'a Scheduler> {
+        let default = self.config.ipvs.as_ref()?;
+        Some(port.scheduler.as_ref().unwrap_or(default))
     }
 
     /// Every virtual server there should be; none if the table picks endpoints.
@@ -31,8 +38,19 @@ impl Desired {
         keys.filter_map(|key| Some((key, self.virtual_at(&key)?))).collect()
     }
 
+    /// Whose a virtual server is.
+    pub fn server_owner(&self, key: &VirtualKey) -> Option<&ServiceKey> {
+        self.owner(&self.frontend_at(key)?)
+    }
+
+    /// This address is to be on the interface for Services' addresses.
+    pub fn wants_address(&self, addr: IpAddr) -> bool {
+        let key = Key::new().addr(addr);
+        self.by_ipvs() && self.shared.has_element(Family::of(addr), SetName::ClusterIps, key)
+    }
+
     /// The addresses that packets to virtual servers arrive at, but for the node's own.
-    pub(crate) fn virtual_addresses(&self) -> BTreeSet<IpAddr> {
+    pub fn virtual_addresses(&self) -> BTreeSet<IpAddr> {
         let mut addresses = BTreeSet::new();
         for family in Family::BOTH.into_iter().filter(|_| self.by_ipvs()) {
             let elements = self.shared.elements(family);
@@ -42,19 +60,21 @@ impl Desired {
         addresses
     }
 
-    /// The virtual server at one place. A Service's address counts before a node port.
-    fn virtual_at(&self, key: &VirtualKey) -> Option<VirtualServer> {
-        let default = self.config.ipvs.as_ref()?;
+    /// What clients of a virtual server connect to. A Service's address counts before a node port.
+    pub fn frontend_at(&self, key: &VirtualKey) -> Option<Frontend> {
         let address = Frontend::new(key.addr, key.protocol, key.port);
-        let node_port = || {
-            let here = self.surroundings.node_addresses.contains(&key.addr);
-            let frontend = Frontend::node_port(Family::of(key.addr), key.protocol, key.port);
-            self.active(&frontend).filter(|_| here)
-        };
-        let port = self.active(&address).or_else(node_port)?;
-        let scheduler: &Scheduler = port.scheduler.as_ref().unwrap_or(default);
+        if self.active(&address).is_some() {
+            return Some(address);
+        }
+        let node_port = Frontend::node_port(Family::of(key.addr), key.protocol, key.port);
+        self.surroundings.node_addresses.contains(&key.addr).then_some(node_port)
+    }
+
+    /// The virtual server at one place.
+    fn virtual_at(&self, key: &VirtualKey) -> Option<VirtualServer> {
+        let port = self.active(&self.frontend_at(key)?)?;
         let settings = ServerSettings {
-            scheduler: scheduler.clone(),
+            scheduler: self.scheduler(port)?.clone(),
             persistence: port.sticky.as_ref().map(|sticky| sticky.timeout),
         };
         let reals = port.answering().clone();
@@ -126,7 +146,7 @@ fn places(frontend: &Frontend, around: &Surroundings) -> Vec<VirtualKey> {
     }
 }
 
-fn address(family: Family, key: &crate::element::Key) -> Option<IpAddr> {
+fn address(family: Family, key: &Key) -> Option<IpAddr> {
     match decode(family, &[Field::Daddr], key)?.as_slice() {
         [Value::Addr(addr)] => Some(*addr),
         _ => None,

@@ -309,7 +309,7 @@ fn digest(tables: &[Table; 2]) -> Digest {
         };
         (table.family, digest)
     };
-    Digest { tables: tables.iter().map(table).collect() }
+    Digest { tables: tables.iter().map(table).collect(), ipvs: None }
 }
 
 /// The chains that elements go to.

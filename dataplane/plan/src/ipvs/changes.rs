@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
-use super::{ActualIpvs, ActualServer, ServerSettings, VirtualKey, VirtualServer};
+use super::{
+    ActualIpvs, ActualServer, Link, ServerSettings, VirtualKey, VirtualServer, is_leaving,
+};
 use crate::desired::Desired;
 
 /// Of what is wanted, whether it is there already does not matter to who carries it out: there are no
@@ -37,6 +39,12 @@ impl IpvsChanges {
     /// How many things come or go.
     pub fn operations(&self) -> usize {
         self.servers.len() + self.reals.len() + self.addresses.len()
+    }
+
+    /// Leaves virtual servers alone, with all that is theirs.
+    pub fn leave_out(&mut self, which: impl Fn(&VirtualKey) -> bool) {
+        self.servers.retain(|key, _| !which(key));
+        self.reals.retain(|(key, _), _| !which(key));
     }
 
     fn remove(&mut self, key: VirtualKey, reals: impl Iterator<Item = SocketAddr>) {
@@ -74,7 +82,8 @@ pub(crate) fn bring_servers_to(desired: &Desired, actual: &ActualIpvs) -> IpvsCh
     let mut changes = IpvsChanges::default();
     let wanted = desired.virtual_servers();
     for (key, is) in actual.servers.iter().filter(|(key, _)| !wanted.contains_key(*key)) {
-        changes.remove(*key, is.reals.keys().copied());
+        let stays = is.reals.iter().filter(|(_, weight)| !is_leaving(key, **weight));
+        changes.remove(*key, stays.map(|(real, _)| *real));
     }
     for (key, server) in &wanted {
         match actual.servers.get(key) {
@@ -83,10 +92,10 @@ pub(crate) fn bring_servers_to(desired: &Desired, actual: &ActualIpvs) -> IpvsCh
         }
     }
     if !desired.by_ipvs() {
-        changes.link = actual.link.then_some(false);
+        changes.link = (actual.link != Link::Missing).then_some(false);
         return changes;
     }
-    changes.link = (!actual.link).then_some(true);
+    changes.link = (actual.link != Link::Up).then_some(true);
     let wanted = desired.virtual_addresses();
     for addr in wanted.symmetric_difference(&actual.addresses) {
         changes.addresses.insert(*addr, wanted.contains(addr));
@@ -94,13 +103,41 @@ pub(crate) fn bring_servers_to(desired: &Desired, actual: &ActualIpvs) -> IpvsCh
     changes
 }
 
+impl Desired {
+    /// What of IPVS is not as it should be, as the changes that put it right. What is on its way out
+    /// already is as it should be.
+    pub fn ipvs_differences(&self, actual: &ActualIpvs) -> IpvsChanges {
+        let mut changes = bring_servers_to(self, actual);
+        if changes.link == Some(false) {
+            // Nobody is waited for.
+            return changes;
+        }
+        let leaving: BTreeSet<VirtualKey> = changes
+            .servers
+            .iter()
+            .filter(|(key, settings)| {
+                let is = actual.servers.get(*key);
+                settings.is_none() && is.is_some_and(|is| is.is_leaving(key))
+            })
+            .map(|(key, _)| *key)
+            .collect();
+        changes.leave_out(|key| leaving.contains(key));
+        changes
+            .addresses
+            .retain(|addr, comes| *comes || !leaving.iter().any(|server| server.addr == *addr));
+        changes
+    }
+}
+
 fn adjust(key: VirtualKey, is: &ActualServer, server: &VirtualServer, changes: &mut IpvsChanges) {
     if is.settings.as_ref() != Some(&server.settings) {
         changes.servers.insert(key, Some(server.settings.clone()));
     }
     let wanted: BTreeSet<SocketAddr> = server.reals.iter().map(|real| real.addr).collect();
-    for real in is.reals.keys().filter(|real| !wanted.contains(real)) {
-        changes.reals.insert((key, *real), false);
+    for (real, weight) in is.reals.iter().filter(|(real, _)| !wanted.contains(*real)) {
+        if !is_leaving(&key, *weight) {
+            changes.reals.insert((key, *real), false);
+        }
     }
     for real in wanted {
         // One that is on its way out is wanted again.
@@ -111,4 +148,4 @@ fn adjust(key: VirtualKey, is: &ActualServer, server: &VirtualServer, changes: &
 }
 
 /// What every real server has that is not on its way out.
-pub(crate) const WEIGHT: u32 = 1;
+pub const WEIGHT: u32 = 1;

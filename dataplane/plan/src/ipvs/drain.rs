@@ -17,7 +17,6 @@
 //! Where the table is made anew, addresses come before it: a node that changes its mode would otherwise
 //! have neither the old rules nor the new addresses.
 
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -123,10 +122,8 @@ impl Drains {
             let draining = Draining { server: *server, real: *real };
             if drains(server.protocol) && !at_once {
                 // Who is leaving already has no more time than before.
-                if let Entry::Vacant(entry) = self.leaving.entry(draining) {
-                    entry.insert(now + self.bound);
-                    todo.after.push(Operation::Real(*server, *real, 0));
-                }
+                self.leaving.entry(draining).or_insert(now + self.bound);
+                todo.after.push(Operation::Real(*server, *real, 0));
             } else if changes.servers.get(server) != Some(&None) {
                 todo.after.push(Operation::RemoveReal(*server, *real));
             }
@@ -204,7 +201,7 @@ impl Drains {
 }
 
 /// Whether there are connections that end.
-fn drains(protocol: Protocol) -> bool {
+pub(super) fn drains(protocol: Protocol) -> bool {
     protocol != Protocol::Udp
 }
 

@@ -6,8 +6,8 @@ use zw_model::Scheduler;
 
 use super::*;
 use crate::ipvs::{
-    ActualIpvs, ActualServer, Drains, IpvsChanges, Operation, ServerSettings, VirtualKey,
-    bring_servers_to,
+    ActualIpvs, ActualServer, Draining, Drains, IpvsChanges, Link, Operation, ServerSettings,
+    VirtualKey, bring_servers_to,
 };
 
 const BOUND: Duration = Duration::from_secs(900);
@@ -48,7 +48,7 @@ impl Fake {
             (*key, ActualServer { settings: Some(settings.clone()), reals })
         });
         ActualIpvs {
-            link: true,
+            link: Link::Up,
             addresses: self.addresses.clone(),
             servers: servers.collect(),
             ..ActualIpvs::default()
@@ -115,6 +115,8 @@ proptest! {
             let found = bring_servers_to(&run.desired, &fake.read_back());
             let todo = restarted.carry_out(&found, false, now);
             prop_assert_eq!((todo.before, todo.after), (vec![], vec![]));
+            let different = run.desired.ipvs_differences(&fake.read_back());
+            prop_assert_eq!(different, IpvsChanges::default());
             now += Duration::from_secs(60);
         }
         fake.apply(drains.release(&BTreeSet::new(), now + BOUND));
@@ -198,6 +200,75 @@ fn an_address_the_node_has_by_itself_stays_its_own() {
         carry_out(&changes.ipvs, &mut fake, &mut drains, Duration::ZERO);
         assert_eq!(fake.addresses.len(), want);
         assert_eq!(fake, Fake::of(&run.desired));
+    }
+}
+
+#[test]
+fn whatever_a_stranger_does_to_ipvs_is_found_and_put_right() {
+    let (mut run, mut fake) = (Run::with(config()), Fake::default());
+    let mut drains = Drains::new(BOUND);
+    let features = Features { node_port: Some(30_000), external_ip: true, ..Features::default() };
+    for endpoints in [0..3, 1..3] {
+        let spec = Spec { features, ..plain(endpoints) };
+        step(&mut run, &mut fake, &mut drains, vec![(0, Some(spec))], Duration::ZERO);
+    }
+    let before = fake.clone();
+    let server = VirtualKey { addr: vip(Family::V4, 1), protocol: Protocol::Tcp, port: 80 };
+    let reals = &before.servers[&server].1;
+    let of_weight = |weight: u32| *reals.iter().find(|(_, is)| **is == weight).unwrap().0;
+    let (used, leaving) = (of_weight(1), of_weight(0));
+    let strange: SocketAddr = "192.0.2.9:1".parse().unwrap();
+    let nobodys = VirtualKey { port: 81, ..server };
+    type Meddle<'a> = &'a dyn Fn(&mut Fake);
+    let meddled: [(&str, Meddle<'_>); 9] = [
+        ("no virtual server", &|fake| drop(fake.servers.remove(&server))),
+        ("no real server", &|fake| {
+            fake.servers.get_mut(&server).unwrap().1.remove(&used);
+        }),
+        ("another weight", &|fake| {
+            fake.servers.get_mut(&server).unwrap().1.insert(used, 7);
+        }),
+        ("no weight", &|fake| {
+            fake.servers.get_mut(&server).unwrap().1.insert(used, 0);
+        }),
+        ("a weight for one that leaves", &|fake| {
+            fake.servers.get_mut(&server).unwrap().1.insert(leaving, 1);
+        }),
+        ("one real server more", &|fake| {
+            fake.servers.get_mut(&server).unwrap().1.insert(strange, 1);
+        }),
+        ("another scheduler", &|fake| {
+            fake.servers.get_mut(&server).unwrap().0.scheduler = "wlc".parse().unwrap();
+        }),
+        ("one virtual server more", &|fake| {
+            let settings = before.servers[&server].0.clone();
+            fake.servers.insert(nobodys, (settings, [(strange, 1)].into()));
+        }),
+        ("other addresses", &|fake| {
+            fake.addresses = [IpAddr::from([192, 0, 2, 99])].into();
+        }),
+    ];
+    for (what, meddle) in meddled {
+        meddle(&mut fake);
+        let different = run.desired.ipvs_differences(&fake.read_back());
+        assert!(!different.is_empty(), "{what}");
+        carry_out(&different, &mut fake, &mut drains, Duration::ZERO);
+        // What a stranger added leaves like everybody else.
+        let gone = [(server, strange), (nobodys, strange)];
+        let gone = gone.map(|(server, real)| Draining { server, real }).into();
+        fake.apply(drains.release(&gone, Duration::ZERO));
+        assert_eq!(fake.settled(), before.settled(), "{what}");
+        let found = run.desired.ipvs_differences(&fake.read_back());
+        assert_eq!(found, IpvsChanges::default(), "{what}");
+        fake = before.clone();
+    }
+    for link in [Link::Missing, Link::Down] {
+        let actual = ActualIpvs { link, ..fake.read_back() };
+        let up = IpvsChanges { link: Some(true), ..IpvsChanges::default() };
+        assert_eq!(run.desired.ipvs_differences(&actual), up);
+        let other = bring_servers_to(&Run::new().desired, &actual);
+        let goes = (link == Link::Down).then_some(false);
+        assert_eq!(other.link, goes, "and goes with the mode");
     }
 }
 
