@@ -2,12 +2,14 @@
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process_group};
 use zw_lab::Namespace;
 
 /// Long enough for anything a test waits for.
@@ -63,6 +65,8 @@ pub fn field(line: &str, name: &str) -> f64 {
 /// An agent that keeps running; killed when dropped.
 pub struct Agent {
     child: Child,
+    /// It leads a group of processes that must not outlive it.
+    leads: bool,
     lines: Receiver<String>,
     /// Everything it logged so far.
     pub log: Vec<String>,
@@ -88,7 +92,11 @@ impl Agent {
         strace.args(["-D", "-f", "-qq", "--seccomp-bpf", "-o", "/dev/null"]);
         strace.args(["-e", &format!("trace={calls}"), "-e", &format!("inject={tamper}"), "--"]);
         strace.arg(zoneward());
-        Self::spawn(namespace, strace, "run", args)
+        // Where the agent is killed before strace holds it, strace would wait for it for ever.
+        strace.process_group(0);
+        let mut agent = Self::spawn(namespace, strace, "run", args);
+        agent.leads = true;
+        agent
     }
 
     fn spawn(namespace: &Namespace, mut program: Command, command: &str, args: &[&str]) -> Self {
@@ -106,7 +114,7 @@ impl Agent {
         thread::spawn(move || {
             log.lines().map_while(Result::ok).try_for_each(|line| tell.send(line))
         });
-        Self { child, lines, log: Vec::new() }
+        Self { child, leads: false, lines, log: Vec::new() }
     }
 
     /// Waits for a log line that contains all of these words, and returns it.
@@ -157,6 +165,11 @@ impl Drop for Agent {
     fn drop(&mut self) {
         // Already ended after `terminate`.
         let _ = self.child.kill();
+        if self.leads
+            && let Some(group) = i32::try_from(self.id()).ok().and_then(Pid::from_raw)
+        {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
         let _ = self.child.wait();
     }
 }
