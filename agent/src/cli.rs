@@ -174,6 +174,25 @@ impl SocketArgs {
     }
 }
 
+/// Manifests instead of an agent or the kernel.
+#[derive(Debug, Args)]
+pub(crate) struct ManifestsArgs {
+    /// Manifests to plan from instead of asking the agent or the kernel.
+    #[arg(long, value_name = "PATH", requires = "node_name")]
+    state: Option<PathBuf>,
+
+    /// With --state: the node to plan for.
+    #[arg(long, env = "NODE_NAME", value_name = "NAME")]
+    node_name: Option<String>,
+}
+
+impl ManifestsArgs {
+    /// Where they are and which node they are seen from; `None` if none are meant.
+    pub(crate) fn given(&self) -> Option<(&Path, &str)> {
+        Some((self.state.as_deref()?, self.node_name.as_deref()?))
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct DumpRulesArgs {
     /// Only this Service, or only one port of it by name or number.
@@ -196,13 +215,8 @@ pub(crate) struct DumpRulesArgs {
     #[arg(long, value_enum, default_value_t = From::Kernel, conflicts_with = "state")]
     pub(crate) from: From,
 
-    /// Manifests to plan from instead, without touching the kernel.
-    #[arg(long, value_name = "PATH", requires = "node_name")]
-    pub(crate) state: Option<PathBuf>,
-
-    /// With --state: the node to plan for.
-    #[arg(long, env = "NODE_NAME", value_name = "NAME")]
-    pub(crate) node_name: Option<String>,
+    #[command(flatten)]
+    pub(crate) manifests: ManifestsArgs,
 
     /// The form.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
@@ -244,13 +258,8 @@ pub(crate) struct ExplainArgs {
     #[arg(value_name = "NS/NAME[:PORT]", add = ArgValueCompleter::new(services))]
     pub(crate) service: String,
 
-    /// Manifests to explain, instead of asking the agent.
-    #[arg(long, value_name = "PATH", requires = "node_name")]
-    pub(crate) state: Option<PathBuf>,
-
-    /// With --state: the node it is seen from.
-    #[arg(long, env = "NODE_NAME", value_name = "NAME")]
-    pub(crate) node_name: Option<String>,
+    #[command(flatten)]
+    pub(crate) manifests: ManifestsArgs,
 
     /// The form.
     #[arg(short, long, value_enum, default_value_t = StoryOutput::Text)]
@@ -288,13 +297,8 @@ pub(crate) struct TraceArgs {
     #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub(crate) wait: u32,
 
-    /// Manifests to plan from instead, without touching the kernel.
-    #[arg(long, value_name = "PATH", requires = "node_name")]
-    pub(crate) state: Option<PathBuf>,
-
-    /// With --state: the node to plan for.
-    #[arg(long, env = "NODE_NAME", value_name = "NAME")]
-    pub(crate) node_name: Option<String>,
+    #[command(flatten)]
+    pub(crate) manifests: ManifestsArgs,
 
     /// The form.
     #[arg(short, long, value_enum, default_value_t = StoryOutput::Text)]
@@ -313,13 +317,8 @@ pub(crate) struct DiffArgs {
     #[arg(value_name = "NS/NAME", add = ArgValueCompleter::new(services))]
     pub(crate) service: Option<String>,
 
-    /// Manifests to compare with, instead of asking the agent; settings are those the table tells.
-    #[arg(long, value_name = "PATH", requires = "node_name")]
-    pub(crate) state: Option<PathBuf>,
-
-    /// With --state: the node to plan for.
-    #[arg(long, env = "NODE_NAME", value_name = "NAME")]
-    pub(crate) node_name: Option<String>,
+    #[command(flatten)]
+    pub(crate) manifests: ManifestsArgs,
 
     /// Compare again every so many seconds, and tell of every change.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "2")]

@@ -61,20 +61,21 @@ pub(crate) fn run(args: DiffArgs, out: &mut dyn Write) -> anyhow::Result<()> {
 
 fn compare(args: &DiffArgs) -> anyhow::Result<Vec<Difference>> {
     // The agent first: what it writes meanwhile is then not taken for a difference of the kernel's.
-    let asked = match (&args.state, &args.node_name) {
-        (Some(_), _) => None,
-        _ => Some(agent::ask(args.socket.path(), None)?),
+    let manifests = args.manifests.given();
+    let asked = match manifests {
+        Some(_) => None,
+        None => Some(agent::ask(args.socket.path(), None)?),
     };
     let read = WithIpvs::to_look().and_then(|mut kernel| kernel.read_back());
     let actual = read.map_err(with_advice)?.actual;
-    let planned = match (asked, &args.state, &args.node_name) {
-        (Some(planned), ..) => planned,
-        (None, Some(path), Some(node_name)) => {
+    let planned = match (asked, manifests) {
+        (Some(planned), _) => planned,
+        (None, Some((path, node_name))) => {
             // Which slot an endpoint has is the kernel's choice, and so are the settings.
             let settings = settings_of(&actual, local_addresses()?);
             Planned::from_manifests(path, node_name, settings, &actual.slots())?
         }
-        _ => bail!("neither an agent nor manifests to compare with"),
+        (None, None) => bail!("neither an agent nor manifests to compare with"),
     };
     Ok(differences(&planned.desired, &actual))
 }

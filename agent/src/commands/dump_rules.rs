@@ -45,13 +45,13 @@ pub(crate) fn run(args: DumpRulesArgs, out: &mut dyn Write) -> anyhow::Result<()
         bail!(BadInput("-o nft prints whole tables: leave the Service out".into()));
     }
     let screen = Screen::standard(args.color.color);
-    let dump = match (&args.state, &args.node_name, args.from) {
-        (Some(path), Some(node_name), _) => {
+    let dump = match (args.manifests.given(), args.from) {
+        (Some((path, node_name)), _) => {
             let plan = args.plan.config();
             let planned = Planned::from_manifests(path, node_name, plan, &HashMap::new())?;
             Dump::planned(planned, args.output)?
         }
-        (_, _, From::Agent) => {
+        (None, From::Agent) => {
             let only = filter.service.as_ref().map(|service| &service.key);
             // The kernel is read while the agent answers: each takes its time.
             let held = thread::spawn(|| Dump::held(Output::Text));

@@ -22,11 +22,11 @@ use crate::screen::{Screen, Tone, count};
 pub(crate) fn run(args: ExplainArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let wanted = ServiceName::parse(&args.service)?;
     let screen = Screen::standard(args.color.color);
-    let planned = match (&args.state, &args.node_name) {
-        (Some(path), Some(node_name)) => {
+    let planned = match args.manifests.given() {
+        Some((path, node_name)) => {
             Planned::from_manifests(path, node_name, args.plan.config(), &HashMap::new())?
         }
-        _ => match agent::ask(args.socket.path(), Some(&wanted.key)) {
+        None => match agent::ask(args.socket.path(), Some(&wanted.key)) {
             Ok(planned) => planned,
             Err(error) => return without_agent(&screen, &wanted, error, out),
         },

@@ -92,9 +92,9 @@ struct Ground {
 
 pub(crate) fn run(args: TraceArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let screen = Screen::standard(args.color.color);
-    let ground = match (&args.state, &args.node_name) {
-        (Some(path), Some(node_name)) => planned(path, node_name, args.plan.config())?,
-        _ => held()?,
+    let ground = match args.manifests.given() {
+        Some((path, node_name)) => planned(path, node_name, args.plan.config())?,
+        None => held()?,
     };
     let question = Question::parse(&args, &ground)?;
     let way = if args.live {

@@ -15,7 +15,8 @@ use crate::sets::SetName;
 use crate::shape::Shape;
 
 /// How many unused shape chains stay for the next Service that scales to that size. A busy Service
-/// scaling up and down would otherwise make and drop a chain with every endpoint.
+/// scaling up and down would otherwise make and drop a chain again and again: in turn with every
+/// endpoint, at random around a power of two.
 pub(super) const IDLE_SHAPES: usize = 32;
 
 /// How many Service ports use what.
