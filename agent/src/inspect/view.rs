@@ -14,7 +14,7 @@ use std::num::NonZeroU16;
 
 use serde::Serialize;
 use zw_model::{External, Service, ServicePort, TrafficPolicy};
-use zw_plan::{At, Candidate, Data, Frontend};
+use zw_plan::{At, Candidate, Frontend};
 
 /// One Service port at one address, or at the node's own.
 #[derive(Debug, Clone, Serialize)]
@@ -135,15 +135,6 @@ pub(crate) enum Refusal {
     Refused,
     /// There are endpoints, but none for them.
     Ignored,
-}
-
-impl Refusal {
-    fn of(data: &Data) -> Self {
-        match data {
-            Data::Goto(chain) if chain == "ignore" => Refusal::Ignored,
-            _ => Refusal::Refused,
-        }
-    }
 }
 
 impl PortView {

@@ -13,13 +13,16 @@ use crate::sets::{ADDRESS_KEY, ORIGINAL_ADDRESS_KEY, ORIGINAL_NODE_PORT_KEY, Set
 /// The one table Zoneward owns, in each family. No other table is ever read or written.
 pub const TABLE: &str = "zoneward";
 
-/// Continues where a Service port has no usable endpoint.
-pub(crate) const REFUSE: &str = "refuse";
+/// Continues where nobody may answer.
+const REFUSE: &str = "refuse";
 
-/// Continues where a Service port has endpoints, but none this client may use.
-pub(crate) const IGNORE: &str = "ignore";
+/// The same for node ports.
+const REFUSE_NODE_PORTS: &str = "refuse-node-ports";
 
-/// Where `services` sends what no endpoint may answer: past the search for one, to those two.
+/// Continues where others may use a Service port's endpoints, but not this client.
+const IGNORE: &str = "ignore";
+
+/// Where a chain that picks endpoints sends what nobody may answer: past its end, and on to those.
 pub(crate) const UNSERVED: &str = "unserved";
 
 /// The only base chain whose rules depend on the Services: empty while none is sticky.
@@ -46,7 +49,10 @@ pub fn base_table(family: Family, config: &PlanConfig, any_sticky: bool) -> Vec<
     let chain = |name: &str, hook, rules: Vec<Rule>| Chain { name: name.into(), hook, rules };
     let goto = |chain: &'static str| Statement::Goto(Cow::Borrowed(chain));
     let (address, node_port) = (Space::Address, Space::NodePort);
-    let without_endpoints = |space: Space| Statement::Dispatch(space.key(), space.no_endpoints());
+    let refuse = |space: Space| {
+        let elsewhere = Statement::In(space.key(), space.elsewhere());
+        vec![vec![elsewhere, goto(IGNORE)], vec![Statement::Reject]]
+    };
     // A packet may look a set up just before a transaction and the next one just after. What is not found
     // because of that is looked up again, and dropped rather than let through: connection tracking would
     // hold the client to where nobody answers, while a packet that is sent again is fine.
@@ -60,13 +66,21 @@ pub fn base_table(family: Family, config: &PlanConfig, any_sticky: bool) -> Vec<
         ]
     };
     let to_node_port = |then: Statement| [node_addresses(family, config), vec![then]].concat();
-    let refuse = || vec![Statement::New, without_endpoints(address)];
+    let unserved = || {
+        let nobody = Statement::In(address.key(), address.no_endpoints());
+        vec![Statement::New, nobody, goto(REFUSE)]
+    };
+    let unserved_node_port = [
+        to_node_port(Statement::In(node_port.key(), node_port.no_endpoints())),
+        vec![goto(REFUSE_NODE_PORTS)],
+    ];
     let ipvs = config.ipvs.is_some();
     let firewall = || vec![vec![Statement::New, Statement::Jump(FIREWALL)]];
     vec![
-        // What clients of a Service without endpoints are told: connection refused, at once.
-        chain(REFUSE, None, vec![vec![Statement::Reject]]),
         chain(IGNORE, None, vec![vec![Statement::Drop]]),
+        // What clients of a Service without endpoints are told: connection refused, at once.
+        chain(REFUSE, None, refuse(address)),
+        chain(REFUSE_NODE_PORTS, None, refuse(node_port)),
         chain(UNSERVED, None, Vec::new()),
         chain(NODE_PORTS, None, dispatch(node_port)),
         chain(DISPATCH, None, [dispatch(address), vec![to_node_port(goto(NODE_PORTS))]].concat()),
@@ -140,10 +154,7 @@ pub fn base_table(family: Family, config: &PlanConfig, any_sticky: bool) -> Vec<
             "filter-input",
             filter(HookPoint::Input, FILTER),
             [
-                vec![
-                    [vec![Statement::New], to_node_port(without_endpoints(node_port))].concat(),
-                    refuse(),
-                ],
+                vec![[vec![Statement::New], unserved_node_port.concat()].concat(), unserved()],
                 // Where Services' addresses are the node's, what nobody serves arrives here.
                 if ipvs { vec![vec![Statement::New, Statement::Jump(STRAY)]] } else { vec![] },
             ]
@@ -152,12 +163,12 @@ pub fn base_table(family: Family, config: &PlanConfig, any_sticky: bool) -> Vec<
         chain(
             "filter-forward",
             filter(HookPoint::Forward, FILTER),
-            vec![refuse(), vec![Statement::New, Statement::Jump(STRAY)]],
+            vec![unserved(), vec![Statement::New, Statement::Jump(STRAY)]],
         ),
         chain(
             "filter-output",
             filter(HookPoint::Output, FILTER),
-            vec![refuse(), vec![Statement::New, Statement::Jump(STRAY)]],
+            vec![unserved(), vec![Statement::New, Statement::Jump(STRAY)]],
         ),
     ]
 }

@@ -56,13 +56,13 @@ pub(crate) struct Picker {
 }
 
 impl Picker {
-    /// How many slots a chain picks from for this many endpoints. At random it is a power of two: most
-    /// changes of a Service then leave it with the chain it has. Leading it to another one makes the
-    /// kernel validate the whole table, Service by Service.
+    /// How many slots a chain picks from for this many endpoints: one for none, and at random a power of
+    /// two. Most changes of a Service then leave it with the chain it has. Leading it to another one makes
+    /// the kernel validate the whole table, Service by Service.
     pub(crate) fn room(self, endpoints: u32) -> u32 {
         match self.balance {
-            Balance::Random if endpoints > 0 => endpoints.next_power_of_two(),
-            Balance::Random | Balance::RoundRobin => endpoints,
+            Balance::Random => endpoints.next_power_of_two(),
+            Balance::RoundRobin => endpoints.max(1),
         }
     }
 }

@@ -125,6 +125,10 @@ impl Space {
         self.choose(SetName::NoEndpoints, SetName::NoEndpointNodePorts)
     }
 
+    pub(crate) fn elsewhere(self) -> SetName {
+        self.choose(SetName::EndpointsElsewhere, SetName::NodePortEndpointsElsewhere)
+    }
+
     pub(crate) fn sticky(self) -> SetName {
         self.choose(SetName::Sticky, SetName::StickyNodePorts)
     }

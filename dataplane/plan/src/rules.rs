@@ -6,7 +6,6 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use crate::base::{IGNORE, REFUSE, UNSERVED};
 use crate::config::Picker;
 use crate::element::{Data, Element, Key};
 use crate::service::{Backend, Backends, Exposure, PortRules};
@@ -17,7 +16,7 @@ impl PortRules {
     /// The chains it leads to.
     pub(crate) fn shapes(&self, picker: Picker) -> Vec<Shape> {
         let mut shapes: Vec<Shape> = Vec::new();
-        shapes.extend(self.main(picker).map(Shape::Pick));
+        shapes.push(Shape::Pick(self.main(picker)));
         shapes.extend(self.shortcut(picker).map(Shape::Pick));
         if let Some(remember) = self.remember(picker) {
             if remember.external_local {
@@ -35,16 +34,16 @@ impl PortRules {
         let (key, space) = (self.frontend.key(), self.frontend.space());
         let named = |data| Element { key, data, comment: Some(self.comment.as_ref().to_owned()) };
         let goto = |shape: Shape| named(Data::Goto(shape.to_string()));
-        let main = match self.main(picker) {
-            Some(pick) => goto(Shape::Pick(pick)),
-            None => named(Data::Goto(UNSERVED.into())),
-        };
+        let main = goto(Shape::Pick(self.main(picker)));
         let mut heads = vec![(space.connections(), named(Data::Nothing)), (space.services(), main)];
         if let Some(pick) = self.shortcut(picker) {
             heads.push((space.shortcuts(), goto(Shape::Pick(pick))));
         }
-        if let Some(chain) = self.refusal() {
-            heads.push((space.no_endpoints(), named(Data::Goto(chain.into()))));
+        if self.answering().is_empty() {
+            heads.push((space.no_endpoints(), named(Data::Nothing)));
+            if self.has_endpoints {
+                heads.push((space.elsewhere(), named(Data::Nothing)));
+            }
         }
         if let Some(remember) = self.remember(picker) {
             heads.push((space.sticky(), goto(Shape::Remember(remember))));
@@ -111,33 +110,29 @@ impl PortRules {
         maps
     }
 
-    fn main(&self, picker: Picker) -> Option<Pick> {
-        let (route, slots) = match &self.exposure {
+    /// Also where there is no endpoint to pick: one that comes then finds its chain.
+    fn main(&self, picker: Picker) -> Pick {
+        let (route, endpoints) = match &self.exposure {
             Exposure::Cluster => (Route::Cluster, count(&self.backends)),
             Exposure::External => (Route::External, count(&self.backends)),
             Exposure::ExternalLocal { local, .. } => (Route::ExternalLocal, count(local)),
         };
         let bound_by_policy = route == Route::ExternalLocal;
-        // Without an endpoint there is nothing to pick, but a shortcut to take.
-        if slots == 0 && !(bound_by_policy && self.has_endpoints) {
-            return None;
-        }
-        let slots = if picker.ipvs { 0 } else { picker.room(slots) };
-        let sticky = self.sticky.clone().filter(|_| slots > 0);
+        let slots = if picker.ipvs { 0 } else { picker.room(endpoints) };
+        let sticky = self.sticky.clone().filter(|_| slots > 0 && endpoints > 0);
         let sticky =
             sticky.map(|sticky| Sticky { local: sticky.local || bound_by_policy, ..sticky });
-        Some(Pick { space: self.frontend.space(), route, slots, sticky })
+        Pick { space: self.frontend.space(), route, slots, sticky }
     }
 
     fn shortcut(&self, picker: Picker) -> Option<Pick> {
         let bound_by_policy = matches!(self.exposure, Exposure::ExternalLocal { .. });
         let [(_, all), _] = self.lists(picker);
-        let slots = picker.room(count(all));
-        (bound_by_policy && slots > 0).then(|| Pick {
+        bound_by_policy.then(|| Pick {
             space: self.frontend.space(),
             route: Route::Shortcut,
-            slots,
-            sticky: self.sticky.clone().filter(|_| !picker.ipvs),
+            slots: picker.room(count(all)),
+            sticky: self.sticky.clone().filter(|_| !picker.ipvs && !all.is_empty()),
         })
     }
 
@@ -153,15 +148,6 @@ impl PortRules {
         match &self.exposure {
             Exposure::ExternalLocal { local, .. } => local,
             _ => &self.backends,
-        }
-    }
-
-    /// Where a packet goes that nobody may answer.
-    fn refusal(&self) -> Option<&'static str> {
-        match (self.answering().is_empty(), self.has_endpoints) {
-            (false, _) => None,
-            (true, true) => Some(IGNORE),
-            (true, false) => Some(REFUSE),
         }
     }
 }

@@ -36,11 +36,14 @@ pub enum SetName {
     LocalEndpoints,
     /// Which chain picks an endpoint for those whom that policy does not bind: pods and the node.
     Shortcuts,
-    /// Service ports without a usable endpoint.
+    /// Service ports that nobody here may answer. No verdicts: those make the kernel validate the whole
+    /// table, and endpoints come and go.
     NoEndpoints,
+    /// Those of them that have endpoints, but none that this node may use.
+    EndpointsElsewhere,
     /// Service ports that remember their clients.
     Sticky,
-    /// The same seven for node ports, by protocol and port.
+    /// The same eight for node ports, by protocol and port.
     NodePorts,
     /// See [`SetName::Connections`].
     NodePortConnections,
@@ -52,6 +55,8 @@ pub enum SetName {
     NodePortShortcuts,
     /// See [`SetName::NoEndpoints`].
     NoEndpointNodePorts,
+    /// See [`SetName::EndpointsElsewhere`].
+    NodePortEndpointsElsewhere,
     /// See [`SetName::Sticky`].
     StickyNodePorts,
     /// The node's addresses that node ports are served on.
@@ -70,13 +75,14 @@ pub enum SetName {
 
 impl SetName {
     /// In the order they are created and printed.
-    pub const ALL: [SetName; 20] = [
+    pub const ALL: [SetName; 22] = [
         SetName::Services,
         SetName::Connections,
         SetName::Endpoints,
         SetName::LocalEndpoints,
         SetName::Shortcuts,
         SetName::NoEndpoints,
+        SetName::EndpointsElsewhere,
         SetName::Sticky,
         SetName::NodePorts,
         SetName::NodePortConnections,
@@ -84,6 +90,7 @@ impl SetName {
         SetName::NodePortLocalEndpoints,
         SetName::NodePortShortcuts,
         SetName::NoEndpointNodePorts,
+        SetName::NodePortEndpointsElsewhere,
         SetName::StickyNodePorts,
         SetName::NodeAddresses,
         SetName::Firewalled,
@@ -102,6 +109,7 @@ impl SetName {
             SetName::LocalEndpoints => "local-endpoints",
             SetName::Shortcuts => "shortcuts",
             SetName::NoEndpoints => "no-endpoints",
+            SetName::EndpointsElsewhere => "endpoints-elsewhere",
             SetName::Sticky => "sticky",
             SetName::NodePorts => "node-ports",
             SetName::NodePortConnections => "node-port-connections",
@@ -109,6 +117,7 @@ impl SetName {
             SetName::NodePortLocalEndpoints => "node-port-local-endpoints",
             SetName::NodePortShortcuts => "node-port-shortcuts",
             SetName::NoEndpointNodePorts => "no-endpoint-node-ports",
+            SetName::NodePortEndpointsElsewhere => "node-port-endpoints-elsewhere",
             SetName::StickyNodePorts => "sticky-node-ports",
             SetName::NodeAddresses => "node-addresses",
             SetName::Firewalled => "firewalled",
@@ -128,17 +137,22 @@ impl SetName {
         const FROM: &[Field] = &[Field::Daddr, Field::Protocol, Field::Dport, Field::Saddr];
         let plain = |key, data| SetDef { name: self, key, data, counter: false, ranges: false };
         match self {
-            SetName::Services | SetName::Shortcuts | SetName::NoEndpoints | SetName::Sticky => {
+            SetName::Services | SetName::Shortcuts | SetName::Sticky => {
                 plain(ADDRESS_KEY, SetData::Verdict)
+            }
+            SetName::NoEndpoints | SetName::EndpointsElsewhere | SetName::Firewalled => {
+                plain(ADDRESS_KEY, SetData::None)
             }
             SetName::Connections => SetDef { counter: true, ..plain(ADDRESS_KEY, SetData::None) },
             SetName::Endpoints | SetName::LocalEndpoints => {
                 plain(ADDRESS_SLOT, SetData::Fields(ENDPOINT))
             }
-            SetName::NodePorts
-            | SetName::NodePortShortcuts
-            | SetName::NoEndpointNodePorts
-            | SetName::StickyNodePorts => plain(NODE_PORT_KEY, SetData::Verdict),
+            SetName::NodePorts | SetName::NodePortShortcuts | SetName::StickyNodePorts => {
+                plain(NODE_PORT_KEY, SetData::Verdict)
+            }
+            SetName::NoEndpointNodePorts | SetName::NodePortEndpointsElsewhere => {
+                plain(NODE_PORT_KEY, SetData::None)
+            }
             SetName::NodePortConnections => {
                 SetDef { counter: true, ..plain(NODE_PORT_KEY, SetData::None) }
             }
@@ -146,7 +160,6 @@ impl SetName {
                 plain(NODE_PORT_SLOT, SetData::Fields(ENDPOINT))
             }
             SetName::NodeAddresses | SetName::ClusterIps => plain(&[Field::Daddr], SetData::None),
-            SetName::Firewalled => plain(ADDRESS_KEY, SetData::None),
             SetName::Allowed => SetDef { ranges: true, ..plain(FROM, SetData::None) },
             SetName::ServiceRanges => {
                 SetDef { ranges: true, ..plain(&[Field::Daddr], SetData::None) }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use zw_model::{Family, Protocol};
 
+use crate::base::UNSERVED;
 use crate::config::{Balance, PlanConfig, Pods};
 use crate::frontend::Space;
 use crate::ruleset::{Chain, Interface, Rule, Statement};
@@ -227,8 +228,12 @@ impl Pick {
             } else {
                 rules.push(dnat(self.slots));
             }
-            // The slot was not there any more, or not yet: see the chain that led here.
+            // The slot was not there any more, or not yet: see the chain that led here. Or there are none.
             rules.push(dnat(1));
+            rules.push(vec![
+                Statement::In(self.space.key(), self.space.no_endpoints()),
+                Statement::Goto(UNSERVED.into()),
+            ]);
             rules.push(vec![Statement::Drop]);
         }
         rules

@@ -14,6 +14,10 @@ const INTERVAL: u32 = 0x4;
 /// `NFT_DATA_VERDICT`, the type of a verdict map's data.
 const VERDICT: u32 = 0xffff_ff00;
 const TABLE: &str = "bare";
+/// How many elements the first transaction inserts. Each inserts twice as many as the last: the kernel makes
+/// a map larger in the background, not while it is busy with a transaction, and in one that brings many
+/// times what the map had before, every insertion searches long lists.
+const FIRST: usize = 4096;
 
 /// All maps and sets of a table.
 pub(crate) struct Copied {
@@ -53,7 +57,7 @@ impl Copied {
         })
     }
 
-    /// Inserts all of it into a new namespace, in one transaction.
+    /// Inserts all of it into a new namespace.
     pub(crate) fn insert(&self) -> Bare {
         let namespace = Namespace::new().expect("a network namespace, which takes root");
         namespace.run(|| {
@@ -67,15 +71,25 @@ impl Copied {
                 let chain = ChainSpec { name: name.clone(), hook: None, comment: None };
                 batch.add_chain(*family, TABLE, &chain);
             }
-            let mut elements = 0;
-            for (family, set, list) in &self.sets {
+            for (family, set, _) in &self.sets {
                 batch.add_set(*family, TABLE, set);
+            }
+            let (mut elements, mut in_batch, mut at_most) = (0, 0, FIRST);
+            let mut commit = |batch: &mut Batch| {
+                socket.commit(batch).expect("what was in one table fits into another");
+            };
+            for (family, set, list) in &self.sets {
                 for owned in list {
                     batch.add_element(*family, TABLE, &set.name, &owned.borrow());
+                    in_batch += 1;
+                    if in_batch == at_most {
+                        commit(&mut std::mem::replace(&mut batch, Batch::new()));
+                        (in_batch, at_most) = (0, 2 * at_most);
+                    }
                 }
                 elements += list.len();
             }
-            socket.commit(&mut batch).expect("what was in one table fits into another");
+            commit(&mut batch);
             Bare { elements, seconds: started.elapsed().as_secs_f64() }
         })
     }

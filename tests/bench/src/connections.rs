@@ -1,6 +1,7 @@
 //! New connections through a cluster IP, on three nodes in turn: with kube-proxy, with Zoneward, and
 //! without any proxy straight to the endpoint.
 
+use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::Instant;
@@ -84,14 +85,18 @@ impl Way {
     }
 }
 
-/// Connects so often, and says how long each took, in microseconds.
+/// Connects so often, and says how long each took, in microseconds. Waits each time until the other side
+/// has closed: clients that ran ahead would fill its queue, and who finds that full tries again after a
+/// second.
 fn one_by_one(client: &Namespace, targets: &[SocketAddr], count: usize) -> Vec<f64> {
     client.run(|| {
         let connect = |target: &SocketAddr| {
             let started = Instant::now();
             let stream = TcpStream::connect(target);
             let took = started.elapsed();
-            let stream = stream.unwrap_or_else(|error| panic!("connect to {target}: {error}"));
+            let mut stream = stream.unwrap_or_else(|error| panic!("connect to {target}: {error}"));
+            let closed = stream.read(&mut [0]);
+            assert!(closed.is_ok_and(|bytes| bytes == 0), "{target} accepts and closes");
             reset(&stream);
             took.as_secs_f64() * 1e6
         };

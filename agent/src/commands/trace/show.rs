@@ -110,7 +110,7 @@ pub(super) fn because(question: &Question, table: &Table, ipvs: &Servers, walk: 
             question.from,
             ranges(question, table)
         ),
-        (Fate::Rejected, "refuse") => {
+        (Fate::Rejected, "refuse" | "refuse-node-ports") => {
             format!("{service} has no usable endpoint (`zoneward explain` tells why)")
         }
         (Fate::Dropped, "ignore") => format!(

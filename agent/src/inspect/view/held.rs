@@ -17,6 +17,7 @@ struct Sets {
     connections: SetName,
     services: SetName,
     no_endpoints: SetName,
+    elsewhere: SetName,
     shortcuts: SetName,
     sticky: SetName,
 }
@@ -25,6 +26,7 @@ const ADDRESSES: Sets = Sets {
     connections: SetName::Connections,
     services: SetName::Services,
     no_endpoints: SetName::NoEndpoints,
+    elsewhere: SetName::EndpointsElsewhere,
     shortcuts: SetName::Shortcuts,
     sticky: SetName::Sticky,
 };
@@ -33,6 +35,7 @@ const NODE_PORTS: Sets = Sets {
     connections: SetName::NodePortConnections,
     services: SetName::NodePorts,
     no_endpoints: SetName::NoEndpointNodePorts,
+    elsewhere: SetName::NodePortEndpointsElsewhere,
     shortcuts: SetName::NodePortShortcuts,
     sticky: SetName::StickyNodePorts,
 };
@@ -58,7 +61,9 @@ pub(crate) fn from_kernel(
                 let (service, name) = split_comment(element.comment.as_deref().unwrap_or_default());
                 let backends = slots.remove(&frontend).unwrap_or_default();
                 let bound_by_policy = find(table, sets.shortcuts, &element.key).is_some();
-                let refusal = find(table, sets.no_endpoints, &element.key);
+                let ignored = find(table, sets.elsewhere, &element.key).is_some();
+                let refusal = find(table, sets.no_endpoints, &element.key)
+                    .map(|_| if ignored { Refusal::Ignored } else { Refusal::Refused });
                 let leads_to = find(table, sets.services, &element.key);
                 let kind = kind_in(table, &frontend);
                 let server = servers.remove(&frontend);
@@ -72,7 +77,7 @@ pub(crate) fn from_kernel(
                     scheduler: settings.map(|settings| settings.scheduler.to_string()),
                     left_out: server.map(leaving).unwrap_or_default(),
                     connections: connections.get(&element.key).copied(),
-                    without_endpoints: refusal.map(|element| Refusal::of(&element.data)),
+                    without_endpoints: refusal,
                     endpoints: shown(backends.all),
                     endpoints_for_outsiders: bound_by_policy.then(|| shown(backends.local)),
                     affinity_seconds: sticky.or_else(|| settings?.persistence),
@@ -115,9 +120,9 @@ fn policy_in(
     kind: FrontendKind,
     bound_by_policy: bool,
     leads_to: Option<&Element>,
-    refusal: Option<&Element>,
+    refusal: Option<Refusal>,
 ) -> Policy {
-    let ignored = refusal.is_some_and(|element| Refusal::of(&element.data) == Refusal::Ignored);
+    let ignored = refusal == Some(Refusal::Ignored);
     let local_chain = leads_to.is_some_and(
         |element| matches!(&element.data, Data::Goto(chain) if chain.contains("-local-")),
     );

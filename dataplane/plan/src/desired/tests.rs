@@ -22,7 +22,7 @@ use crate::config::{Balance, PlanConfig, Pods};
 use crate::digest::{Digest, SetDigest, TableDigest};
 use crate::element::{Data, Element, Key};
 use crate::frontend::Frontend;
-use crate::ruleset::{Chain, Statement};
+use crate::ruleset::{Chain, SetData, Statement};
 use crate::service::{ServiceRules, plan_service};
 use crate::sets::SetName;
 use crate::shape::Shape;
@@ -527,7 +527,7 @@ impl Damage {
                 let goto = |chain: &str| Data::Goto(chain.into());
                 for (set, key, data) in [
                     (SetName::Services, of_nobody, goto("refuse")),
-                    (SetName::NoEndpoints, of_nobody, goto("refuse")),
+                    (SetName::NoEndpoints, of_nobody, Data::Nothing),
                     (SetName::Connections, of_nobody, Data::Nothing),
                     (SetName::Endpoints, of_nobody.slot(0), to),
                     (SetName::Hairpin, Key::new().addr(vip(family, 9)), Data::Nothing),
@@ -711,9 +711,40 @@ fn a_service_is_led_to_another_chain_only_where_its_slots_double_or_halve() {
     };
     let growing: Vec<u16> = (2..=70).filter_map(|size| led_on(size, &mut run)).collect();
     assert_eq!(growing, [2, 3, 5, 9, 17, 33, 65]);
-    let shrinking: Vec<u16> = (1..70).rev().filter_map(|size| led_on(size, &mut run)).collect();
+    let shrinking: Vec<u16> = (0..70).rev().filter_map(|size| led_on(size, &mut run)).collect();
     assert_eq!(shrinking, [64, 32, 16, 8, 4, 2, 1]);
     run.check();
+}
+
+#[test]
+fn the_last_endpoint_goes_and_the_first_one_comes_without_a_verdict() {
+    for (internal_local, external_local) in [(false, false), (false, true), (true, false)] {
+        let features = Features {
+            node_port: Some(30_000),
+            external_ip: true,
+            load_balancer: true,
+            internal_local,
+            external_local,
+            ..Features::default()
+        };
+        let of = |endpoints: &[(u16, bool)]| Spec {
+            endpoints: endpoints.iter().copied().collect(),
+            features,
+            ..plain([])
+        };
+        let mut run = Run::new();
+        run.step([(key(0), Some(of(&[(1, true)])))]);
+        // One here, none, one elsewhere.
+        for endpoints in [&[][..], &[(1, true)], &[(2, false)], &[], &[(2, false)], &[(1, true)]] {
+            let changes = run.step([(key(0), Some(of(endpoints)))]);
+            let table = &changes.tables[&Family::V4];
+            let verdicts = table.add_elements.keys().filter(|s| s.def().data == SetData::Verdict);
+            let verdicts: Vec<_> = verdicts.collect();
+            assert!(verdicts.is_empty(), "{features:?} to {endpoints:?}: {verdicts:?}");
+            assert_eq!(changes.chain_operations(), 0, "{features:?} to {endpoints:?}");
+        }
+        run.check();
+    }
 }
 
 #[test]
