@@ -22,7 +22,8 @@ const REFUSE_NODE_PORTS: &str = "refuse-node-ports";
 /// Continues where others may use a Service port's endpoints, but not this client.
 const IGNORE: &str = "ignore";
 
-/// Where a chain that picks endpoints sends what nobody may answer: past its end, and on to those.
+/// Where a chain that picks endpoints sends what nobody may answer: past its end, and on to those, as
+/// if it had never been there.
 pub(crate) const UNSERVED: &str = "unserved";
 
 /// The only base chain whose rules depend on the Services: empty while none is sticky.
@@ -49,9 +50,11 @@ pub fn base_table(family: Family, config: &PlanConfig, any_sticky: bool) -> Vec<
     let chain = |name: &str, hook, rules: Vec<Rule>| Chain { name: name.into(), hook, rules };
     let goto = |chain: &'static str| Statement::Goto(Cow::Borrowed(chain));
     let (address, node_port) = (Space::Address, Space::NodePort);
+    // Between the first look at these sets and the second an endpoint may have come.
     let refuse = |space: Space| {
         let elsewhere = Statement::In(space.key(), space.elsewhere());
-        vec![vec![elsewhere, goto(IGNORE)], vec![Statement::Reject]]
+        let nobody = Statement::In(space.key(), space.no_endpoints());
+        vec![vec![elsewhere, goto(IGNORE)], vec![nobody, Statement::Reject], vec![Statement::Drop]]
     };
     // A packet may look a set up just before a transaction and the next one just after. What is not found
     // because of that is looked up again, and dropped rather than let through: connection tracking would
@@ -66,11 +69,11 @@ pub fn base_table(family: Family, config: &PlanConfig, any_sticky: bool) -> Vec<
         ]
     };
     let to_node_port = |then: Statement| [node_addresses(family, config), vec![then]].concat();
-    let unserved = || {
+    let unanswered = || {
         let nobody = Statement::In(address.key(), address.no_endpoints());
         vec![Statement::New, nobody, goto(REFUSE)]
     };
-    let unserved_node_port = [
+    let unanswered_node_port = [
         to_node_port(Statement::In(node_port.key(), node_port.no_endpoints())),
         vec![goto(REFUSE_NODE_PORTS)],
     ];
@@ -81,7 +84,7 @@ pub fn base_table(family: Family, config: &PlanConfig, any_sticky: bool) -> Vec<
         // What clients of a Service without endpoints are told: connection refused, at once.
         chain(REFUSE, None, refuse(address)),
         chain(REFUSE_NODE_PORTS, None, refuse(node_port)),
-        chain(UNSERVED, None, Vec::new()),
+        chain(UNSERVED, None, vec![vec![Statement::Marked(mark), Statement::Unmark(mark)]]),
         chain(NODE_PORTS, None, dispatch(node_port)),
         chain(DISPATCH, None, [dispatch(address), vec![to_node_port(goto(NODE_PORTS))]].concat()),
         chain(
@@ -154,7 +157,7 @@ pub fn base_table(family: Family, config: &PlanConfig, any_sticky: bool) -> Vec<
             "filter-input",
             filter(HookPoint::Input, FILTER),
             [
-                vec![[vec![Statement::New], unserved_node_port.concat()].concat(), unserved()],
+                vec![[vec![Statement::New], unanswered_node_port.concat()].concat(), unanswered()],
                 // Where Services' addresses are the node's, what nobody serves arrives here.
                 if ipvs { vec![vec![Statement::New, Statement::Jump(STRAY)]] } else { vec![] },
             ]
@@ -163,12 +166,12 @@ pub fn base_table(family: Family, config: &PlanConfig, any_sticky: bool) -> Vec<
         chain(
             "filter-forward",
             filter(HookPoint::Forward, FILTER),
-            vec![unserved(), vec![Statement::New, Statement::Jump(STRAY)]],
+            vec![unanswered(), vec![Statement::New, Statement::Jump(STRAY)]],
         ),
         chain(
             "filter-output",
             filter(HookPoint::Output, FILTER),
-            vec![unserved(), vec![Statement::New, Statement::Jump(STRAY)]],
+            vec![unanswered(), vec![Statement::New, Statement::Jump(STRAY)]],
         ),
     ]
 }

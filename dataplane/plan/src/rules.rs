@@ -119,7 +119,7 @@ impl PortRules {
         };
         let bound_by_policy = route == Route::ExternalLocal;
         let slots = if picker.ipvs { 0 } else { picker.room(endpoints) };
-        let sticky = self.sticky.clone().filter(|_| slots > 0 && endpoints > 0);
+        let sticky = self.sticky.clone().filter(|_| !picker.ipvs && endpoints > 0);
         let sticky =
             sticky.map(|sticky| Sticky { local: sticky.local || bound_by_policy, ..sticky });
         Pick { space: self.frontend.space(), route, slots, sticky }
@@ -128,7 +128,9 @@ impl PortRules {
     fn shortcut(&self, picker: Picker) -> Option<Pick> {
         let bound_by_policy = matches!(self.exposure, Exposure::ExternalLocal { .. });
         let [(_, all), _] = self.lists(picker);
-        bound_by_policy.then(|| Pick {
+        // What no zone's slice has may run here all the same: then everybody goes there.
+        let is_needed = !all.is_empty() || self.local().is_empty();
+        (bound_by_policy && is_needed).then(|| Pick {
             space: self.frontend.space(),
             route: Route::Shortcut,
             slots: picker.room(count(all)),

@@ -28,7 +28,7 @@ pub enum SetName {
     /// Service address, protocol, port: which chain picks an endpoint.
     Services,
     /// The same keys with a counter each. A set of its own, because a Service's element in
-    /// `services` is replaced whenever its number of endpoints changes, which would reset it.
+    /// `services` is replaced whenever it is led to another chain, which would reset it.
     Connections,
     /// Service address, protocol, port, slot: the endpoint.
     Endpoints,

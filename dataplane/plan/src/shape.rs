@@ -38,7 +38,8 @@ pub enum Shape {
 pub struct Pick {
     pub(crate) space: Space,
     pub(crate) route: Route,
-    /// How many slots it picks from: at random a power of two, of which more than half are taken.
+    /// How many slots it picks from: at random a power of two, of which more than half are taken, or the
+    /// only one is empty. None where IPVS picks.
     pub(crate) slots: u32,
     pub(crate) sticky: Option<Sticky>,
 }
@@ -230,10 +231,12 @@ impl Pick {
             }
             // The slot was not there any more, or not yet: see the chain that led here. Or there are none.
             rules.push(dnat(1));
-            rules.push(vec![
-                Statement::In(self.space.key(), self.space.no_endpoints()),
-                Statement::Goto(UNSERVED.into()),
-            ]);
+        }
+        rules.push(vec![
+            Statement::In(self.space.key(), self.space.no_endpoints()),
+            Statement::Goto(UNSERVED.into()),
+        ]);
+        if self.slots > 0 {
             rules.push(vec![Statement::Drop]);
         }
         rules

@@ -103,6 +103,11 @@ pub fn walk_with(
             End::Dropped | End::Unknown(_) => nat,
             _ => walker.hook(HookKind::Filter, second, When::After),
         };
+        // What the node sends to itself comes back in.
+        let comes_back = first == HookPoint::Output && here(walker.packet.to.ip());
+        if comes_back && matches!(end, End::Continue) {
+            end = walker.hook(HookKind::Filter, HookPoint::Input, When::After);
+        }
     }
     let stopped = match end {
         End::Rejected => Some(Fate::Rejected),

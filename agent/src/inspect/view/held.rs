@@ -123,9 +123,11 @@ fn policy_in(
     refusal: Option<Refusal>,
 ) -> Policy {
     let ignored = refusal == Some(Refusal::Ignored);
-    let local_chain = leads_to.is_some_and(
-        |element| matches!(&element.data, Data::Goto(chain) if chain.contains("-local-")),
-    );
+    let is_local = |chain: &str| {
+        ["external-local-", "node-port-local-"].iter().any(|name| chain.starts_with(name))
+    };
+    let local_chain = leads_to
+        .is_some_and(|element| matches!(&element.data, Data::Goto(chain) if is_local(chain)));
     match kind {
         _ if ignored || bound_by_policy || local_chain => Policy::Local,
         FrontendKind::ClusterIp => Policy::Unknown,

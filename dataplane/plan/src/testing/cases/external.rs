@@ -117,6 +117,8 @@ fn cluster_policy(family: Family, via: Via) -> Vec<Case> {
                 .to("an outsider is refused", "outside", tcp, Tcp, Want::Refused)
                 .to("over UDP", "outside", udp, Udp, Want::Refused)
                 .to("a pod is refused", "client", tcp, Tcp, Want::Refused)
+                .to("the node is refused", "node", tcp, Tcp, Want::Refused)
+                .to("over UDP", "node", udp, Udp, Want::Refused)
                 .1,
         },
     ]
@@ -183,6 +185,20 @@ fn local_policy(family: Family, via: Via) -> Vec<Case> {
             rows: rows()
                 .to("outsiders are refused", "outside", tcp, Tcp, Want::Refused)
                 .to("a pod is refused", "client", tcp, Tcp, Want::Refused)
+                .to("the node is refused", "node", tcp, Tcp, Want::Refused)
+                .1,
+        },
+        Case {
+            name: via.pick([
+                "a node port, local policy, one here that our zone's slice lacks",
+                "an external IP, local policy, one here that our zone's slice lacks",
+                "a load balancer, local policy, one here that our zone's slice lacks",
+            ]),
+            world: on(on(world(), |s| s.for_zone("zone-a")), |s| s.ready(&["local-1"])),
+            rows: rows()
+                .to("it serves outsiders", "outside", tcp, Tcp, by(&["local-1"], 8080))
+                .to("and pods", "client", tcp, Tcp, by(&["local-1"], 8080))
+                .to("and the node", "node", tcp, Tcp, by_as_node(&["local-1"], 8080))
                 .1,
         },
     ]
