@@ -97,7 +97,7 @@ fn the_last_endpoint_goes_and_the_first_one_comes_without_a_verdict() {
             ..Features::default()
         };
         let of = |endpoints: &[(u16, bool)]| Spec {
-            endpoints: endpoints.iter().copied().collect(),
+            endpoints: endpoints.to_vec(),
             features,
             ..plain([])
         };
