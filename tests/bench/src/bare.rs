@@ -14,9 +14,7 @@ const INTERVAL: u32 = 0x4;
 /// `NFT_DATA_VERDICT`, the type of a verdict map's data.
 const VERDICT: u32 = 0xffff_ff00;
 const TABLE: &str = "bare";
-/// How many elements the first transaction inserts. Each inserts twice as many as the last: the kernel makes
-/// a map larger in the background, not while it is busy with a transaction, and in one that brings many
-/// times what the map had before, every insertion searches long lists.
+/// How many elements the first transaction inserts. Each has twice as many as the last, as in a first sync.
 const FIRST: usize = 4096;
 
 /// All maps and sets of a table.
