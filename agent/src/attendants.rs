@@ -147,7 +147,7 @@ impl Attendants {
     }
 
     fn count_without_local(&mut self, key: &ServiceKey, desired: &Desired) {
-        let ports = || desired.service(key).into_iter().flat_map(|rules| &rules.ports);
+        let ports = desired.service(key).map_or(&[][..], |rules| &rules.ports);
         for family in Family::BOTH {
             for policy in [Policy::Internal, Policy::External] {
                 let lacks = |rules: &PortRules| {
@@ -160,7 +160,7 @@ impl Attendants {
                     of_family && rules.has_endpoints && answering.is_empty()
                 };
                 let services = self.without_local.entry((policy, family)).or_default();
-                if ports().any(lacks) {
+                if ports.iter().any(lacks) {
                     services.insert(key.clone());
                 } else {
                     services.remove(key);

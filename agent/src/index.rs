@@ -223,6 +223,16 @@ impl Index {
         Some((entry.service.as_deref()?, entry.slices.iter()))
     }
 
+    /// Every Service that is known, with its slices.
+    pub(crate) fn services(
+        &self,
+    ) -> impl Iterator<Item = (&ServiceKey, &Service, impl Iterator<Item = &Slice>)> {
+        self.services.iter().filter_map(|(key, entry)| {
+            let service = entry.service.as_deref()?;
+            Some((key, service, entry.slices.iter()))
+        })
+    }
+
     /// Every Service that is known.
     pub(crate) fn service_keys(&self) -> impl Iterator<Item = &ServiceKey> {
         self.services.iter().filter(|(_, entry)| entry.service.is_some()).map(|(key, _)| key)

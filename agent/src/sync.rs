@@ -68,13 +68,22 @@ pub(crate) struct Engine {
     refused_addresses: BTreeSet<IpAddr>,
     /// The Services whose attendants do not know yet.
     unattended: (BTreeSet<ServiceKey>, Before),
-    /// The Services that were never written, and what was done about the others so far.
+    /// The Services that were never written, those of them that are planned already, and what was done
+    /// about the others so far.
     waiting: Waiting,
+    ahead: Option<Planned>,
     starting: Option<Report>,
     /// When the pods of Services changed that are not in the kernel yet.
     triggered: BTreeMap<ServiceKey, SystemTime>,
     /// The configuration or the node's addresses may have changed.
     look_around: bool,
+}
+
+/// What some Services change in the kernel.
+#[derive(Debug)]
+struct Planned {
+    services: usize,
+    changes: Changes,
 }
 
 /// What one sync did, for the log.
@@ -137,6 +146,7 @@ impl Engine {
             refused_addresses: BTreeSet::new(),
             unattended: Default::default(),
             waiting: Waiting::default(),
+            ahead: None,
             starting: None,
             look_around: true,
         }
@@ -184,12 +194,17 @@ impl Engine {
         }
     }
 
+    /// Whether some Services were never written.
+    fn is_starting(&self) -> bool {
+        !self.waiting.is_empty() || self.ahead.is_some()
+    }
+
     /// When there is something to do without anything new from outside.
     pub(crate) fn due(&self, now: Instant) -> Option<Instant> {
         let drift = (!self.drift.is_empty()).then(|| self.repairs.due(now));
         let unsent = (!self.unsent.is_empty()).then_some(self.unsent_until);
-        let waiting = (!self.waiting.is_empty()).then_some(now);
-        drift.into_iter().chain(unsent).chain(waiting).min()
+        let starting = self.is_starting().then_some(now);
+        drift.into_iter().chain(unsent).chain(starting).min()
     }
 
     /// Brings the kernel to what the index says, or a part of the way if that is far: see
@@ -206,17 +221,17 @@ impl Engine {
         }
         let report = outcome.inspect_err(|error| self.status.sync_failed(error))?;
         match (report, self.starting.take()) {
-            (Some(report), None) if self.waiting.is_empty() => self.tell(&report),
+            (Some(report), None) if !self.is_starting() => self.tell(&report),
             (Some(report), total) => {
                 let mut total = total.unwrap_or(Report {
                     did: SyncReport { full: true, ..SyncReport::default() },
                     ..Report::default()
                 });
                 total.absorb(report);
-                if self.waiting.is_empty() {
-                    self.tell(&total);
-                } else {
+                if self.is_starting() {
                     self.starting = Some(total);
+                } else {
+                    self.tell(&total);
                 }
             }
             (None, total) => {
@@ -229,6 +244,10 @@ impl Engine {
 
     /// What is done depends on how much is known of the kernel. Nothing, if nothing is to be done.
     async fn try_sync(&mut self) -> Result<Option<Report>, WriteError> {
+        // What changed since comes after it.
+        if let Some(planned) = self.ahead.take_if(|_| !self.in_doubt) {
+            return self.sync_planned(planned).await.map(Some);
+        }
         // Only clients left to be forgotten are no hindrance.
         let sent = self.unsent.element_operations() + self.unsent.chain_operations() == 0;
         if !self.in_doubt && sent {
@@ -250,7 +269,7 @@ impl Engine {
                 keys.cloned().collect()
             }
         };
-        keys.extend(self.waiting.take(&self.index));
+        keys.extend(self.waiting.take());
         if keys.is_empty() && around.is_none() && self.unsent.is_empty() {
             return Ok(None);
         }

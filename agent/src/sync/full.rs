@@ -35,7 +35,7 @@ impl Engine {
         // What is read now has all of it.
         self.drift = Drift::default();
         self.unsent = Changes::default();
-        self.waiting = Waiting::default();
+        self.ahead = None;
         self.starting = None;
         self.unserved.clear();
         self.refused_addresses.clear();
@@ -51,8 +51,8 @@ impl Engine {
         let mut desired = Desired::new(self.around.plan.clone(), self.around.surroundings.clone());
         // Where there is nothing, the most important comes first and the rest after it.
         let nothing = read.actual.tables.is_empty() && read.actual.ipvs.servers.is_empty();
-        let mut all = Waiting::all(&self.index);
-        let now = if nothing { all.take(&self.index) } else { all.take_all() };
+        self.waiting = Waiting::all(&self.index);
+        let now = if nothing { self.waiting.take() } else { self.waiting.take_all() };
         report.services = now.len();
         desired.load(now.iter().map(|key| {
             let previous = |frontend: &_| slots.get(frontend).cloned().unwrap_or_default();
@@ -72,10 +72,11 @@ impl Engine {
                     warn!(%svc, why, "still set aside");
                 }
                 self.unattended.0.extend(now);
-                self.waiting = all;
                 self.attend();
                 return Ok(report);
             };
+            // What was planned meanwhile is compared with the rest.
+            report.services += self.ahead.take().map_or(0, |planned| planned.services);
             // What was read a moment ago is known: what is refused then is refused for what it is.
             let known = error.reaction() == Reaction::Resync && read.generation.is_some();
             if !known && error.reaction() != Reaction::SetAside {

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use zw_model::ServiceKey;
+use zw_model::{Service, ServiceKey};
 
 use crate::index::Index;
 
@@ -17,8 +17,15 @@ const LARGEST: usize = 1 << 17;
 /// The Services that are not in the kernel yet, in the order they come.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    services: VecDeque<ServiceKey>,
+    services: VecDeque<Waits>,
     next: usize,
+}
+
+#[derive(Debug)]
+struct Waits {
+    key: ServiceKey,
+    /// About how many it has.
+    endpoints: usize,
 }
 
 impl Default for Waiting {
@@ -30,9 +37,20 @@ impl Default for Waiting {
 impl Waiting {
     /// All Services.
     pub(super) fn all(index: &Index) -> Self {
-        let mut services: Vec<ServiceKey> = index.service_keys().cloned().collect();
-        services.sort_by_key(|key| turn(index, key));
-        Self { services: services.into(), next: FIRST }
+        let mut services: Vec<(u8, Waits)> = index
+            .services()
+            .map(|(key, service, slices)| {
+                (
+                    turn(key, service),
+                    Waits {
+                        key: key.clone(),
+                        endpoints: slices.map(|slice| slice.endpoints.len()).sum(),
+                    },
+                )
+            })
+            .collect();
+        services.sort_by_key(|(turn, _)| *turn);
+        Self { services: services.into_iter().map(|(_, waits)| waits).collect(), next: FIRST }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -41,19 +59,17 @@ impl Waiting {
 
     /// Every one.
     pub(super) fn take_all(&mut self) -> Vec<ServiceKey> {
-        std::mem::take(&mut self.services).into()
+        std::mem::take(&mut self.services).into_iter().map(|waits| waits.key).collect()
     }
 
     /// The next ones: whole Services, as many as go into one transaction, and at least one.
-    pub(super) fn take(&mut self, index: &Index) -> Vec<ServiceKey> {
+    pub(super) fn take(&mut self) -> Vec<ServiceKey> {
         let (mut taken, mut endpoints) = (Vec::new(), 0);
         while endpoints < self.next
-            && let Some(key) = self.services.pop_front()
+            && let Some(waits) = self.services.pop_front()
         {
-            endpoints += 1 + index
-                .service(&key)
-                .map_or(0, |(_, slices)| slices.map(|slice| slice.endpoints.len()).sum::<usize>());
-            taken.push(key);
+            endpoints += 1 + waits.endpoints;
+            taken.push(waits.key);
         }
         self.next = (self.next * 2).min(LARGEST);
         taken
@@ -61,12 +77,9 @@ impl Waiting {
 }
 
 /// The API server first, then DNS, the cluster's own before anybody else's.
-fn turn(index: &Index, key: &ServiceKey) -> u8 {
+fn turn(key: &ServiceKey, service: &Service) -> u8 {
     const DNS: u16 = 53;
-    let is_dns = || {
-        let service = index.service(key).map(|(service, _)| service);
-        service.is_some_and(|service| service.ports.iter().any(|port| port.port == DNS))
-    };
+    let is_dns = || service.ports.iter().any(|port| port.port == DNS);
     match (&*key.namespace, &*key.name) {
         ("default", "kubernetes") => 0,
         ("kube-system", _) if is_dns() => 1,

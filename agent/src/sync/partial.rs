@@ -8,7 +8,7 @@ use zw_dataplane::WriteError;
 use zw_model::ServiceKey;
 use zw_plan::{Contested, Frontend, ServiceRules, Slots, Surroundings, plan_service};
 
-use super::{Engine, Report};
+use super::{Engine, Planned, Report};
 use crate::attendants::Attendants;
 use crate::events::Reason;
 
@@ -18,30 +18,58 @@ impl Engine {
         keys: BTreeSet<ServiceKey>,
         around: Option<Surroundings>,
     ) -> Result<Report, WriteError> {
-        let mut report = Report { services: keys.len(), ..Report::default() };
         let started = Instant::now();
-        let before = Attendants::before(&self.desired, &keys);
-        let updates: Vec<(ServiceKey, Option<ServiceRules>)> = keys
-            .iter()
-            .map(|key| (key.clone(), self.plan(key, |frontend| self.desired.slots(key, frontend))))
-            .collect();
-        let mut changes = std::mem::take(&mut self.unsent).then(self.desired.update(updates));
+        let mut planned = self.plan_changed(keys);
         if let Some(around) = around {
-            changes = changes.then(self.desired.surround(around));
+            planned.changes = planned.changes.then(self.desired.surround(around));
         }
-        self.report_contested(keys.iter());
-        self.unattended.0.extend(keys);
-        self.unattended.1.absorb(before);
-        report.did.plan = started.elapsed();
+        let took = started.elapsed();
+        let mut report = self.sync_planned(planned).await?;
+        report.did.plan += took;
+        Ok(report)
+    }
+
+    /// Commits what was planned.
+    pub(super) async fn sync_planned(&mut self, planned: Planned) -> Result<Report, WriteError> {
+        let mut report = Report { services: planned.services, ..Report::default() };
+        let changes = std::mem::take(&mut self.unsent).then(planned.changes);
         self.write(changes, &mut report).await?;
         report.did.repaired |= std::mem::take(&mut self.mending);
         self.attend();
         Ok(report)
     }
 
+    /// Plans the next of the Services that were never written, while the kernel is busy with those
+    /// before them. Not if there is something new, which comes first.
+    pub(super) fn plan_ahead(&mut self) {
+        let something_new = self.look_around || self.index.is_changed();
+        if self.ahead.is_none() && !self.waiting.is_empty() && !something_new {
+            let keys = self.waiting.take();
+            self.ahead = Some(self.plan_changed(keys.into_iter().collect()));
+        }
+    }
+
+    fn plan_changed(&mut self, keys: BTreeSet<ServiceKey>) -> Planned {
+        let before = Attendants::before(&self.desired, &keys);
+        let updates: Vec<(ServiceKey, Option<ServiceRules>)> = keys
+            .iter()
+            .map(|key| {
+                let held = self.desired.service(key);
+                let slots = |frontend: &_| held.map(|rules| rules.slots(frontend));
+                (key.clone(), self.plan(key, |frontend| slots(frontend).unwrap_or_default()))
+            })
+            .collect();
+        let changes = self.desired.update(updates);
+        self.report_contested(keys.iter());
+        let services = keys.len();
+        self.unattended.0.extend(keys);
+        self.unattended.1.absorb(before);
+        Planned { services, changes }
+    }
+
     /// Tells the attendants what is in the kernel now, once all of it is.
     pub(super) fn attend(&mut self) {
-        if self.waiting.is_empty() {
+        if !self.is_starting() {
             let (keys, before) = std::mem::take(&mut self.unattended);
             self.attendants.attend(&self.index, &self.desired, keys.iter(), before);
         }

@@ -40,14 +40,14 @@ impl Engine {
 
     /// Whether the table is to be read and compared soon, because something may have been missed.
     pub(crate) fn is_unsure(&self) -> bool {
-        self.unsure.is_some() && !self.is_behind() && self.waiting.is_empty()
+        self.unsure.is_some() && !self.is_behind() && !self.is_starting()
     }
 
     /// The table was read; `None`: it changed meanwhile, or could not be.
     pub(crate) fn compared(&mut self, digest: Option<Digest>) {
         // What is on its way to the kernel would look like a difference.
         let settled = !self.in_doubt
-            && self.waiting.is_empty()
+            && !self.is_starting()
             && self.unsent.is_empty()
             && self.drift.is_empty();
         if let Some(digest) = digest.filter(|_| settled) {

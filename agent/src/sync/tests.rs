@@ -21,6 +21,7 @@ struct Lab {
 }
 
 mod servers;
+mod start;
 
 fn engine(tables: impl Tables + Send + 'static) -> Engine {
     engine_with(tables, Config::for_test(), Events::default())
@@ -312,34 +313,6 @@ async fn what_the_kernel_refuses_at_the_start_keeps_nobody_else_waiting() {
     assert_eq!([0, 1, 2, 3].map(|n| lab.has(n)), [false, true, false, true]);
     assert_eq!((lab.engine.status.refused().len(), lab.script().reads), (2, 1));
     assert_eq!(lab.engine.status.blockers(), [""; 0], "ready all the same");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_node_without_rules_gets_the_api_server_and_dns_first() {
-    let mut lab = Lab::new();
-    for n in 0..40 {
-        lab.apply_named("web", &format!("s{n}"), n, 80, 1000);
-    }
-    lab.apply_named("kube-system", "kube-dns", 253, 53, 3);
-    lab.apply_named("default", "kubernetes", 254, 443, 3);
-    let has = |lab: &Lab, n, port| {
-        let table = lab.memory.table(Family::V4);
-        table.elements.get(&SetName::Services).is_some_and(|s| s.contains_key(&key(n, port)))
-    };
-    lab.engine.sync().await.unwrap();
-    assert!(has(&lab, 253, 53) && has(&lab, 254, 443) && has(&lab, 0, 80));
-    assert!(!has(&lab, 39, 80));
-    assert_eq!(lab.engine.status.blockers(), ["first sync: not complete"]);
-    // What changes meanwhile does not wait for the rest.
-    lab.apply(250, 2);
-    lab.engine.sync().await.unwrap();
-    assert!(has(&lab, 250, 80) && !has(&lab, 39, 80));
-    lab.quiet().await;
-    assert_eq!(lab.engine.status.blockers(), [""; 0]);
-    lab.check();
-    let landed = lab.script().landed.clone();
-    assert!(landed.len() >= 4 && landed[0] < 10_000, "{landed:?}");
-    assert_eq!(lab.script().reads, 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -37,6 +37,11 @@ impl Engine {
             let outcome;
             (changes, outcome) = self.commit(changes, None, report).await?;
             let Err(error) = outcome else { return Ok(()) };
+            if let Some(planned) = self.ahead.take() {
+                // It relies on this.
+                report.services += planned.services;
+                changes = changes.then(planned.changes);
+            }
             match error.reaction() {
                 Reaction::Retry => {
                     self.unsent = changes;
@@ -117,12 +122,12 @@ impl Engine {
         let (elements, chains) = (changes.element_operations(), changes.chain_operations());
         self.commits.fetch_add(1, Ordering::Relaxed);
         let started = Instant::now();
-        let (changes, outcome) = self
-            .on_kernel(move |kernel| {
-                let outcome = kernel.commit(&changes, generation);
-                (changes, outcome)
-            })
-            .await?;
+        let committing = self.submit(move |kernel| {
+            let outcome = kernel.commit(&changes, generation);
+            (changes, outcome)
+        })?;
+        self.plan_ahead();
+        let (changes, outcome) = self.told(committing).await?;
         report.did.commit += started.elapsed();
         let committed = match outcome {
             Ok(committed) => committed,
@@ -151,17 +156,30 @@ impl Engine {
         Ok((changes, Ok(())))
     }
 
-    /// Runs a job on the writer's thread without blocking this one. One that takes too long is told,
-    /// and makes the agent unhealthy until it is done.
+    /// Runs a job on the writer's thread without blocking this one.
     pub(super) async fn on_kernel<T: Send + 'static>(
         &self,
         job: impl FnOnce(&mut dyn Tables) -> T + Send + 'static,
     ) -> Result<T, WriteError> {
-        let (tell, mut told) = oneshot::channel();
+        let told = self.submit(job)?;
+        self.told(told).await
+    }
+
+    fn submit<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&mut dyn Tables) -> T + Send + 'static,
+    ) -> Result<oneshot::Receiver<T>, WriteError> {
+        let (tell, told) = oneshot::channel();
         self.writer.submit(job, move |value| {
             // Nobody waits any more only when the agent is stopping.
             let _ = tell.send(value);
         })?;
+        Ok(told)
+    }
+
+    /// What came of a job. One that takes too long is told, and makes the agent unhealthy until it is
+    /// done.
+    async fn told<T>(&self, mut told: oneshot::Receiver<T>) -> Result<T, WriteError> {
         let started = Instant::now();
         let mut stuck = false;
         loop {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use zw_model::Family;
 
-use crate::config::PlanConfig;
+use crate::config::{Balance, PlanConfig};
 use crate::frontend::Space;
 use crate::ruleset::{Chain, Field, Hook, HookKind, HookPoint, Rule, Statement};
 use crate::sets::{ADDRESS_KEY, ORIGINAL_ADDRESS_KEY, ORIGINAL_NODE_PORT_KEY, SetName};
@@ -49,6 +49,7 @@ pub fn base_table(family: Family, config: &PlanConfig, any_sticky: bool) -> Vec<
     let filter = |point, priority| Some(Hook { kind: HookKind::Filter, point, priority });
     let chain = |name: &str, hook, rules: Vec<Rule>| Chain { name: name.into(), hook, rules };
     let goto = |chain: &'static str| Statement::Goto(Cow::Borrowed(chain));
+    let jump = |chain: &'static str| Statement::Jump(Cow::Borrowed(chain));
     let (address, node_port) = (Space::Address, Space::NodePort);
     // Between the first look at these sets and the second an endpoint may have come.
     let refuse = |space: Space| {
@@ -78,8 +79,8 @@ pub fn base_table(family: Family, config: &PlanConfig, any_sticky: bool) -> Vec<
         vec![goto(REFUSE_NODE_PORTS)],
     ];
     let ipvs = config.ipvs.is_some();
-    let firewall = || vec![vec![Statement::New, Statement::Jump(FIREWALL)]];
-    vec![
+    let firewall = || vec![vec![Statement::New, jump(FIREWALL)]];
+    let mut chains = vec![
         chain(IGNORE, None, vec![vec![Statement::Drop]]),
         // What clients of a Service without endpoints are told: connection refused, at once.
         chain(REFUSE, None, refuse(address)),
@@ -122,17 +123,13 @@ pub fn base_table(family: Family, config: &PlanConfig, any_sticky: bool) -> Vec<
         ),
         chain("filter-prerouting", filter(HookPoint::Prerouting, BEFORE_DSTNAT), firewall()),
         chain("filter-output-first", filter(HookPoint::Output, BEFORE_DSTNAT), firewall()),
-        chain(
-            "nat-prerouting",
-            nat(HookPoint::Prerouting, DSTNAT),
-            vec![vec![Statement::Jump(DISPATCH)]],
-        ),
-        chain("nat-output", nat(HookPoint::Output, DSTNAT), vec![vec![Statement::Jump(DISPATCH)]]),
+        chain("nat-prerouting", nat(HookPoint::Prerouting, DSTNAT), vec![vec![jump(DISPATCH)]]),
+        chain("nat-output", nat(HookPoint::Output, DSTNAT), vec![vec![jump(DISPATCH)]]),
         chain(
             "nat-postrouting",
             nat(HookPoint::Postrouting, SRCNAT),
             vec![
-                vec![Statement::Redirected, Statement::Jump(REMEMBER)],
+                vec![Statement::Redirected, jump(REMEMBER)],
                 vec![Statement::Marked(mark), goto(LEAVE_AS_NODE)],
                 // A pod that reached itself: with its own source address the reply would never
                 // leave the pod, and the Service's address would never answer. What IPVS redirects does
@@ -151,7 +148,7 @@ pub fn base_table(family: Family, config: &PlanConfig, any_sticky: bool) -> Vec<
         chain(
             "nat-input",
             nat(HookPoint::Input, SRCNAT),
-            vec![vec![Statement::Redirected, Statement::Jump(REMEMBER)]],
+            vec![vec![Statement::Redirected, jump(REMEMBER)]],
         ),
         chain(
             "filter-input",
@@ -159,21 +156,57 @@ pub fn base_table(family: Family, config: &PlanConfig, any_sticky: bool) -> Vec<
             [
                 vec![[vec![Statement::New], unanswered_node_port.concat()].concat(), unanswered()],
                 // Where Services' addresses are the node's, what nobody serves arrives here.
-                if ipvs { vec![vec![Statement::New, Statement::Jump(STRAY)]] } else { vec![] },
+                if ipvs { vec![vec![Statement::New, jump(STRAY)]] } else { vec![] },
             ]
             .concat(),
         ),
         chain(
             "filter-forward",
             filter(HookPoint::Forward, FILTER),
-            vec![unanswered(), vec![Statement::New, Statement::Jump(STRAY)]],
+            vec![unanswered(), vec![Statement::New, jump(STRAY)]],
         ),
         chain(
             "filter-output",
             filter(HookPoint::Output, FILTER),
-            vec![unanswered(), vec![Statement::New, Statement::Jump(STRAY)]],
+            vec![unanswered(), vec![Statement::New, jump(STRAY)]],
         ),
-    ]
+    ];
+    chains.extend(slot_chains(config));
+    chains
+}
+
+/// From how many slots at most a chain that every table has picks, as a power of two.
+const MOST_SLOTS: u32 = 10;
+
+/// Picks a slot of a map and sends the packet there, or goes on if the slot is empty. With every rule that
+/// refers to a map the kernel walks all of it, and with every element it walks all such rules: so they are
+/// made once, while the maps are empty, and shared. Not for local endpoints, which are few; nor in turn,
+/// where every number of slots occurs.
+pub(crate) fn pick_slot(config: &PlanConfig, map: SetName, slots: u32) -> Statement {
+    let is_large = Space::BOTH.iter().any(|space| space.endpoints() == map);
+    if is_large && has_slot_chains(config) && slots <= 1 << MOST_SLOTS {
+        return Statement::Jump(slot_chain(map, slots).into());
+    }
+    Statement::Dnat { slots, map, balance: config.balance }
+}
+
+fn slot_chains(config: &PlanConfig) -> impl Iterator<Item = Chain> {
+    let maps = Space::BOTH.map(Space::endpoints).into_iter().filter(|_| has_slot_chains(config));
+    maps.flat_map(move |map| {
+        (0..=MOST_SLOTS).map(move |n| {
+            let (slots, balance) = (1 << n, config.balance);
+            let rules = vec![vec![Statement::Dnat { slots, map, balance }]];
+            Chain { name: slot_chain(map, slots), hook: None, rules }
+        })
+    })
+}
+
+fn has_slot_chains(config: &PlanConfig) -> bool {
+    config.balance == Balance::Random && config.ipvs.is_none()
+}
+
+fn slot_chain(map: SetName, slots: u32) -> String {
+    format!("{map}-{slots}")
 }
 
 /// Leads to the chains that remember sticky Services' clients. Without such Services it is empty: nft

@@ -3,6 +3,7 @@
 //! names, and those that compete with them for an address.
 
 mod lookup;
+mod replace;
 mod servers;
 mod shared;
 
@@ -18,10 +19,11 @@ use crate::digest::SetDigest;
 use crate::element::{Element, Key};
 use crate::frontend::Frontend;
 use crate::ruleset::Chain;
-use crate::service::{Backend, PortRules, ServiceRules, Slots};
+use crate::service::{PortRules, ServiceRules, Slots};
 use crate::sets::SetName;
 use crate::shape::Shape;
 use crate::surroundings::Surroundings;
+use replace::Told;
 use shared::{Shared, Turnover};
 
 /// The ruleset that should be in the kernel.
@@ -32,6 +34,8 @@ pub struct Desired {
     services: BTreeMap<ServiceKey, ServiceRules>,
     /// Everyone who wants a frontend, in order; the first has it.
     claims: HashMap<Frontend, Vec<ServiceKey>>,
+    /// How many frontends more than one Service claims.
+    contested: usize,
     shared: Shared,
     /// Of every set that ever had an element.
     digests: BTreeMap<(Family, SetName), SetDigest>,
@@ -57,6 +61,7 @@ impl Desired {
             surroundings,
             services: BTreeMap::new(),
             claims: HashMap::new(),
+            contested: 0,
             shared,
             digests: BTreeMap::new(),
         };
@@ -194,14 +199,14 @@ impl Desired {
 
     /// The endpoints that hold a frontend's slots, as its Service wants them.
     pub fn slots(&self, key: &ServiceKey, frontend: &Frontend) -> Slots {
-        let addresses = |backends: &[Backend]| backends.iter().map(|b| b.addr).collect();
-        let port = self.services.get(key).and_then(|rules| rules.port(frontend));
-        port.map(|port| Slots { all: addresses(&port.backends), local: addresses(port.local()) })
-            .unwrap_or_default()
+        self.services.get(key).map(|rules| rules.slots(frontend)).unwrap_or_default()
     }
 
     /// A Service's frontends that others claim too.
     pub fn contested(&self, key: &ServiceKey) -> Vec<Contested> {
+        if self.contested == 0 {
+            return Vec::new();
+        }
         let rules = self.services.get(key).into_iter().flat_map(|rules| &rules.ports);
         rules
             .filter_map(|port| match self.claims.get(&port.frontend)?.as_slice() {
@@ -270,74 +275,6 @@ impl Desired {
         })
     }
 
-    /// Everything of frontends that had nothing before. There is nothing to compare it with, which is
-    /// most of the work where all Services are new.
-    fn write_fresh(&self, fresh: impl Iterator<Item = Frontend>, changes: &mut Changes) {
-        let mut written: BTreeSet<(Family, SetName)> = BTreeSet::new();
-        for (frontend, port) in fresh.filter_map(|f| Some((f, self.active(&f)?))) {
-            let family = frontend.family();
-            let table = changes.table(family);
-            for (set, element) in port.all(self.picker()) {
-                table.add(set, element);
-                written.insert((family, set));
-            }
-        }
-        // In the order that everything else is written in.
-        for (family, set) in written {
-            if let Some(elements) = changes.table(family).add_elements.get_mut(&set) {
-                elements.sort_by_key(|element| element.key);
-            }
-        }
-    }
-
-    fn replace(
-        &mut self,
-        key: ServiceKey,
-        rules: Option<ServiceRules>,
-        mut told: Option<&mut Told>,
-        turnover: &mut Turnover,
-    ) {
-        let frontends = |rules: Option<&ServiceRules>| -> BTreeSet<Frontend> {
-            rules.into_iter().flat_map(|r| &r.ports).map(|port| port.frontend).collect()
-        };
-        let released = frontends(self.services.get(&key));
-        let claimed = frontends(rules.as_ref());
-        let touched: Vec<Frontend> = released.union(&claimed).copied().collect();
-        let before: Vec<Option<PortRules>> =
-            touched.iter().map(|frontend| self.active(frontend).cloned()).collect();
-
-        if told.is_some() {
-            self.note_servers(&touched, turnover);
-        }
-        for frontend in released.difference(&claimed) {
-            self.release(frontend, &key);
-        }
-        for frontend in claimed.difference(&released) {
-            self.claim(*frontend, &key);
-        }
-        match rules {
-            Some(rules) => self.services.insert(key, rules),
-            None => self.services.remove(&key),
-        };
-
-        for (frontend, before) in touched.iter().zip(before) {
-            let after = self.active(frontend).cloned();
-            if before == after {
-                continue;
-            }
-            let family = frontend.family();
-            let net = told.as_mut().map(|told| &mut told.net);
-            self.shared.turn(family, before.as_ref(), after.as_ref(), net, turnover);
-            if let Some(told) = &mut told
-                && !*told.frontends.entry(*frontend).or_insert(before.is_none())
-            {
-                let picker = self.picker();
-                record(family, picker, before.as_ref(), after.as_ref(), &mut told.net);
-                forget(family, picker, before.as_ref(), after.as_ref(), &mut told.changes);
-            }
-        }
-    }
-
     /// Who has a frontend.
     pub(crate) fn owner(&self, frontend: &Frontend) -> Option<&ServiceKey> {
         self.claims.get(frontend)?.first()
@@ -346,91 +283,6 @@ impl Desired {
     /// The rules in force for a frontend.
     fn active(&self, frontend: &Frontend) -> Option<&PortRules> {
         self.services.get(self.owner(frontend)?)?.port(frontend)
-    }
-
-    fn claim(&mut self, frontend: Frontend, key: &ServiceKey) {
-        // Hardly ever more than one: room for four would cost more than the rules themselves.
-        let claimants = self.claims.entry(frontend).or_insert_with(|| Vec::with_capacity(1));
-        if let Err(at) = claimants.binary_search(key) {
-            claimants.insert(at, key.clone());
-        }
-    }
-
-    fn release(&mut self, frontend: &Frontend, key: &ServiceKey) {
-        if let Some(claimants) = self.claims.get_mut(frontend) {
-            claimants.retain(|claimant| claimant != key);
-            if claimants.is_empty() {
-                self.claims.remove(frontend);
-            }
-        }
-    }
-}
-
-/// What an update says about the kernel.
-#[derive(Debug, Default)]
-struct Told {
-    net: Net,
-    changes: Changes,
-    /// The frontends it touches, and whether they had no rules before.
-    frontends: BTreeMap<Frontend, bool>,
-}
-
-/// The elements that differ between two states of one frontend.
-fn record(
-    family: Family,
-    picker: Picker,
-    before: Option<&PortRules>,
-    after: Option<&PortRules>,
-    net: &mut Net,
-) {
-    for (set, element) in before.into_iter().flat_map(|port| port.heads(picker)) {
-        net.record(family, set, element.key, Some(element), None);
-    }
-    for (set, element) in after.into_iter().flat_map(|port| port.heads(picker)) {
-        net.record(family, set, element.key, None, Some(element));
-    }
-    let lists =
-        |port: Option<&PortRules>| port.map(|port| port.lists(picker).map(|(_, list)| list.len()));
-    let lengths = lists(before).into_iter().chain(lists(after));
-    let longest = lengths.fold([0, 0], |[a, b], [c, d]| [a.max(c), b.max(d)]);
-    for (list, longest) in longest.into_iter().enumerate() {
-        for (slot, at) in (0..).zip(0..longest) {
-            let backend =
-                |port: Option<&PortRules>| Some(port?.lists(picker)[list].1.get(at)?.addr);
-            if backend(before) == backend(after) {
-                continue;
-            }
-            let element = |port: Option<&PortRules>| {
-                let (set, backends) = port?.lists(picker)[list];
-                Some((set, port?.endpoint(slot, backends.get(at)?)))
-            };
-            let (before, after) = (element(before), element(after));
-            if let Some((set, key)) = before.as_ref().or(after.as_ref()).map(|(s, e)| (*s, e.key)) {
-                let bare = |pair: Option<(SetName, Element)>| pair.map(|(_, element)| element);
-                net.record(family, set, key, bare(before), bare(after));
-            }
-        }
-    }
-}
-
-/// Clients of an endpoint that is gone are forgotten with it.
-fn forget(
-    family: Family,
-    picker: Picker,
-    before: Option<&PortRules>,
-    after: Option<&PortRules>,
-    changes: &mut Changes,
-) {
-    let maps = |port: Option<&PortRules>| -> BTreeMap<String, Vec<Key>> {
-        port.into_iter().flat_map(|port| port.remembered(picker)).collect()
-    };
-    let after = maps(after);
-    for (map, were) in maps(before) {
-        if let Some(are) = after.get(&map)
-            && were.iter().any(|endpoint| !are.contains(endpoint))
-        {
-            changes.table(family).forget_others.insert(map, are.clone());
-        }
     }
 }
 

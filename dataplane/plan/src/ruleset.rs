@@ -170,7 +170,7 @@ pub enum Statement {
     /// `drop`
     Drop,
     /// `jump chain`
-    Jump(&'static str),
+    Jump(Cow<'static, str>),
     /// `goto chain`
     Goto(Cow<'static, str>),
 }

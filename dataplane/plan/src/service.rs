@@ -196,6 +196,9 @@ fn backend(candidate: &Candidate<'_>, node: &NodeContext) -> Backend {
 
 /// `wanted` is sorted by address and free of duplicates.
 fn place(previous: &[SocketAddr], wanted: &[Backend]) -> Backends {
+    if previous.is_empty() {
+        return wanted.into();
+    }
     let addresses: Vec<SocketAddr> = wanted.iter().map(|backend| backend.addr).collect();
     let by_address = |addr: SocketAddr| {
         let at = addresses.binary_search(&addr).expect("slots hold only wanted endpoints");
@@ -254,6 +257,14 @@ impl ServiceRules {
     pub fn port(&self, frontend: &Frontend) -> Option<&PortRules> {
         let at = self.ports.binary_search_by_key(frontend, |port| port.frontend).ok()?;
         Some(&self.ports[at])
+    }
+
+    /// The endpoints that hold a frontend's slots.
+    pub fn slots(&self, frontend: &Frontend) -> Slots {
+        let addresses = |backends: &[Backend]| backends.iter().map(|b| b.addr).collect();
+        let port = self.port(frontend);
+        port.map(|port| Slots { all: addresses(&port.backends), local: addresses(port.local()) })
+            .unwrap_or_default()
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use zw_model::{Family, Protocol};
 
-use crate::base::UNSERVED;
+use crate::base::{UNSERVED, pick_slot};
 use crate::config::{Balance, PlanConfig, Pods};
 use crate::frontend::Space;
 use crate::ruleset::{Chain, Interface, Rule, Statement};
@@ -113,6 +113,11 @@ impl Shape {
             Shape::Pick(pick) => pick.sticky.as_ref().map(|sticky| sticky.timeout),
             Shape::Remember(remember) => Some(remember.sticky.timeout),
         }
+    }
+
+    /// It leads outsiders to endpoints on this node only.
+    pub fn is_local(&self) -> bool {
+        matches!(self, Shape::Pick(Pick { route: Route::ExternalLocal, .. }))
     }
 
     /// It belongs to one Service port alone.
@@ -221,7 +226,7 @@ impl Pick {
                 Route::ExternalLocal => self.space.local_endpoints(),
                 _ => self.space.endpoints(),
             };
-            let dnat = |slots| vec![Statement::Dnat { slots, map, balance: config.balance }];
+            let dnat = |slots| vec![pick_slot(config, map, slots)];
             if config.balance == Balance::Random && self.slots > 2 {
                 // Who picks an empty slot picks again; every endpoint stays as likely as any other.
                 rules.extend(std::iter::repeat_n(dnat(self.slots), TRIES));
@@ -307,6 +312,27 @@ impl fmt::Display for Sticky {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::base_table;
+
+    /// The kernel walks a map of all endpoints for every rule that is added and refers to it.
+    #[test]
+    fn a_new_size_adds_no_rule_that_refers_to_all_endpoints() {
+        let config = PlanConfig::default();
+        let base = base_table(Family::V4, &config, false);
+        for (space, n) in
+            Space::BOTH.into_iter().flat_map(|space| (0..=10).map(move |n| (space, n)))
+        {
+            for route in [Route::Cluster, Route::External, Route::Shortcut] {
+                let shape = Shape::Pick(Pick { space, route, slots: 1 << n, sticky: None });
+                for statement in shape.chain(Family::V4, &config).rules.iter().flatten() {
+                    assert!(!matches!(statement, Statement::Dnat { .. }), "{shape}");
+                    if let Statement::Jump(name) = statement {
+                        assert!(base.iter().any(|chain| chain.name == *name), "{shape}: {name}");
+                    }
+                }
+            }
+        }
+    }
 
     #[test]
     fn a_name_tells_the_whole_shape() {

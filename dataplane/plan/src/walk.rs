@@ -310,7 +310,7 @@ impl Walker<'_> {
             Statement::Masquerade => Next::End(End::Masqueraded),
             Statement::Reject => Next::End(End::Rejected),
             Statement::Drop => Next::End(End::Dropped),
-            Statement::Jump(chain) => Next::Jump((*chain).into()),
+            Statement::Jump(chain) => Next::Jump(chain.clone().into_owned()),
             Statement::Goto(chain) => Next::Goto(chain.clone().into_owned()),
         }
     }

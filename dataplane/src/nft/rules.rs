@@ -119,7 +119,7 @@ fn encode_statement(family: Family, statement: &Statement) -> Vec<Expr> {
         // drop
         Statement::Drop => vec![Expr::Verdict(Verdict::Drop)],
         // jump dispatch
-        Statement::Jump(chain) => vec![Expr::Verdict(Verdict::Jump((*chain).into()))],
+        Statement::Jump(chain) => vec![Expr::Verdict(Verdict::Jump(chain.clone().into_owned()))],
         // goto leave-as-node
         Statement::Goto(chain) => vec![Expr::Verdict(Verdict::Goto(chain.clone().into_owned()))],
     }

@@ -123,9 +123,7 @@ fn policy_in(
     refusal: Option<Refusal>,
 ) -> Policy {
     let ignored = refusal == Some(Refusal::Ignored);
-    let is_local = |chain: &str| {
-        ["external-local-", "node-port-local-"].iter().any(|name| chain.starts_with(name))
-    };
+    let is_local = |chain: &str| Shape::parse(chain).is_some_and(|shape| shape.is_local());
     let local_chain = leads_to
         .is_some_and(|element| matches!(&element.data, Data::Goto(chain) if is_local(chain)));
     match kind {

@@ -1,0 +1,94 @@
+//! A node that has many Services and no rules yet.
+
+use super::*;
+
+/// More than two transactions' worth of Services, the last of them smaller than the others.
+fn many() -> Lab {
+    let mut lab = Lab::new();
+    for n in 0..17 {
+        lab.apply_named("web", &format!("s{n}"), n, 80, if n == LAST { 10 } else { 1000 });
+    }
+    lab
+}
+
+/// By name, which is the order they come in.
+const LAST: u8 = 9;
+
+#[tokio::test(start_paused = true)]
+async fn a_node_without_rules_gets_the_api_server_and_dns_first() {
+    let mut lab = Lab::new();
+    for n in 0..40 {
+        lab.apply_named("web", &format!("s{n}"), n, 80, 1000);
+    }
+    lab.apply_named("kube-system", "kube-dns", 253, 53, 3);
+    lab.apply_named("default", "kubernetes", 254, 443, 3);
+    let has = |lab: &Lab, n, port| {
+        let table = lab.memory.table(Family::V4);
+        table.elements.get(&SetName::Services).is_some_and(|s| s.contains_key(&key(n, port)))
+    };
+    lab.engine.sync().await.unwrap();
+    assert!(has(&lab, 253, 53) && has(&lab, 254, 443) && has(&lab, 0, 80));
+    assert!(!has(&lab, 39, 80));
+    assert_eq!(lab.engine.status.blockers(), ["first sync: not complete"]);
+    // What changes meanwhile waits for what is planned already, and not for the rest.
+    lab.apply(250, 2);
+    lab.engine.sync().await.unwrap();
+    lab.engine.sync().await.unwrap();
+    assert!(has(&lab, 250, 80) && !has(&lab, 39, 80));
+    lab.quiet().await;
+    assert_eq!(lab.engine.status.blockers(), [""; 0]);
+    lab.check();
+    let landed = lab.script().landed.clone();
+    assert!(landed.len() >= 4 && landed[0] < 10_000, "{landed:?}");
+    assert_eq!(lab.script().reads, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_services_are_planned_while_the_kernel_is_busy() {
+    let mut lab = many();
+    lab.engine.sync().await.unwrap();
+    assert!(lab.engine.ahead.is_some());
+    // Something new comes first.
+    lab.apply(250, 2);
+    lab.engine.sync().await.unwrap();
+    assert!(lab.engine.ahead.is_none() && !lab.engine.waiting.is_empty());
+    lab.quiet().await;
+    lab.check();
+    assert_eq!(lab.script().reads, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_survives_any_fault_at_any_transaction() {
+    let refused = [2, 12, 17].map(Fault::Refused);
+    let lost = [true, false].map(|landed| Fault::Lost { landed });
+    for fault in refused.into_iter().chain(lost).chain([Fault::Overtaken]) {
+        for at in 0..4 {
+            let mut lab = many();
+            for _ in 0..at {
+                lab.engine.sync().await.unwrap();
+            }
+            lab.script().faults.push_back(fault);
+            lab.apply(250, 2);
+            lab.quiet().await;
+            assert!((0..17).all(|n| lab.has(n)), "{fault:?} at {at}");
+            assert!(lab.engine.status.refused().is_empty(), "{fault:?} at {at}");
+            lab.check();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_at_a_start_keeps_nobody_else_waiting_wherever_it_comes() {
+    let element = |n: u8| Part::Element(Family::V4, SetName::Endpoints, key(n, 80).slot(4));
+    let of_last = Part::Chain(Family::V4, "cluster-16".into());
+    for (part, aside) in [(element(0), 0), (element(12), 12), (element(8), 8), (of_last, LAST)] {
+        let mut lab = many();
+        lab.script().refused = Some((part.clone(), 22));
+        lab.quiet().await;
+        let missing: Vec<u8> = (0..17).filter(|n| !lab.has(*n)).collect();
+        assert_eq!(missing, [aside], "{part:?}");
+        assert_eq!(lab.engine.status.refused().len(), 1);
+        assert_eq!(lab.engine.status.blockers(), [""; 0]);
+        lab.check();
+    }
+}

@@ -1,0 +1,174 @@
+//! One Service's rules replaced by others, and what that says about the kernel.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use zw_model::{Family, ServiceKey};
+
+use super::Desired;
+use super::shared::Turnover;
+use crate::changes::{Changes, Net};
+use crate::config::Picker;
+use crate::element::{Element, Key};
+use crate::frontend::Frontend;
+use crate::service::{PortRules, ServiceRules};
+use crate::sets::SetName;
+
+impl Desired {
+    /// Everything of frontends that had nothing before. There is nothing to compare it with, which is
+    /// most of the work where all Services are new.
+    pub(super) fn write_fresh(&self, fresh: impl Iterator<Item = Frontend>, changes: &mut Changes) {
+        let mut written: BTreeSet<(Family, SetName)> = BTreeSet::new();
+        for (frontend, port) in fresh.filter_map(|f| Some((f, self.active(&f)?))) {
+            let family = frontend.family();
+            let table = changes.table(family);
+            for (set, element) in port.all(self.picker()) {
+                table.add(set, element);
+                written.insert((family, set));
+            }
+        }
+        // In the order that everything else is written in.
+        for (family, set) in written {
+            if let Some(elements) = changes.table(family).add_elements.get_mut(&set) {
+                elements.sort_by_key(|element| element.key);
+            }
+        }
+    }
+
+    pub(super) fn replace(
+        &mut self,
+        key: ServiceKey,
+        rules: Option<ServiceRules>,
+        mut told: Option<&mut Told>,
+        turnover: &mut Turnover,
+    ) {
+        let frontends = |rules: Option<&ServiceRules>| -> Vec<Frontend> {
+            rules.into_iter().flat_map(|r| &r.ports).map(|port| port.frontend).collect()
+        };
+        let released = frontends(self.services.get(&key));
+        let claimed = frontends(rules.as_ref());
+        let mut touched = [released.as_slice(), &claimed].concat();
+        touched.sort_unstable();
+        touched.dedup();
+        let before: Vec<Option<PortRules>> =
+            touched.iter().map(|frontend| self.active(frontend).cloned()).collect();
+
+        if told.is_some() {
+            self.note_servers(&touched, turnover);
+        }
+        for frontend in released.iter().filter(|f| claimed.binary_search(f).is_err()) {
+            self.release(frontend, &key);
+        }
+        for frontend in claimed.iter().filter(|f| released.binary_search(f).is_err()) {
+            self.claim(*frontend, &key);
+        }
+        match rules {
+            Some(rules) => self.services.insert(key, rules),
+            None => self.services.remove(&key),
+        };
+
+        for (frontend, before) in touched.iter().zip(before) {
+            let after = self.active(frontend).cloned();
+            if before == after {
+                continue;
+            }
+            let family = frontend.family();
+            let net = told.as_mut().map(|told| &mut told.net);
+            self.shared.turn(family, before.as_ref(), after.as_ref(), net, turnover);
+            if let Some(told) = &mut told
+                && !*told.frontends.entry(*frontend).or_insert(before.is_none())
+            {
+                let picker = self.picker();
+                record(family, picker, before.as_ref(), after.as_ref(), &mut told.net);
+                forget(family, picker, before.as_ref(), after.as_ref(), &mut told.changes);
+            }
+        }
+    }
+
+    fn claim(&mut self, frontend: Frontend, key: &ServiceKey) {
+        // Hardly ever more than one: room for four would cost more than the rules themselves.
+        let claimants = self.claims.entry(frontend).or_insert_with(|| Vec::with_capacity(1));
+        if let Err(at) = claimants.binary_search(key) {
+            claimants.insert(at, key.clone());
+            self.contested += usize::from(claimants.len() == 2);
+        }
+    }
+
+    fn release(&mut self, frontend: &Frontend, key: &ServiceKey) {
+        if let Some(claimants) = self.claims.get_mut(frontend) {
+            let before = claimants.len();
+            claimants.retain(|claimant| claimant != key);
+            self.contested -= usize::from(before == 2 && claimants.len() == 1);
+            if claimants.is_empty() {
+                self.claims.remove(frontend);
+            }
+        }
+    }
+}
+
+/// What an update says about the kernel.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    pub(super) net: Net,
+    pub(super) changes: Changes,
+    /// The frontends it touches, and whether they had no rules before.
+    pub(super) frontends: BTreeMap<Frontend, bool>,
+}
+
+/// The elements that differ between two states of one frontend.
+fn record(
+    family: Family,
+    picker: Picker,
+    before: Option<&PortRules>,
+    after: Option<&PortRules>,
+    net: &mut Net,
+) {
+    for (set, element) in before.into_iter().flat_map(|port| port.heads(picker)) {
+        net.record(family, set, element.key, Some(element), None);
+    }
+    for (set, element) in after.into_iter().flat_map(|port| port.heads(picker)) {
+        net.record(family, set, element.key, None, Some(element));
+    }
+    let lists =
+        |port: Option<&PortRules>| port.map(|port| port.lists(picker).map(|(_, list)| list.len()));
+    let lengths = lists(before).into_iter().chain(lists(after));
+    let longest = lengths.fold([0, 0], |[a, b], [c, d]| [a.max(c), b.max(d)]);
+    for (list, longest) in longest.into_iter().enumerate() {
+        for (slot, at) in (0..).zip(0..longest) {
+            let backend =
+                |port: Option<&PortRules>| Some(port?.lists(picker)[list].1.get(at)?.addr);
+            if backend(before) == backend(after) {
+                continue;
+            }
+            let element = |port: Option<&PortRules>| {
+                let (set, backends) = port?.lists(picker)[list];
+                Some((set, port?.endpoint(slot, backends.get(at)?)))
+            };
+            let (before, after) = (element(before), element(after));
+            if let Some((set, key)) = before.as_ref().or(after.as_ref()).map(|(s, e)| (*s, e.key)) {
+                let bare = |pair: Option<(SetName, Element)>| pair.map(|(_, element)| element);
+                net.record(family, set, key, bare(before), bare(after));
+            }
+        }
+    }
+}
+
+/// Clients of an endpoint that is gone are forgotten with it.
+fn forget(
+    family: Family,
+    picker: Picker,
+    before: Option<&PortRules>,
+    after: Option<&PortRules>,
+    changes: &mut Changes,
+) {
+    let maps = |port: Option<&PortRules>| -> BTreeMap<String, Vec<Key>> {
+        port.into_iter().flat_map(|port| port.remembered(picker)).collect()
+    };
+    let after = maps(after);
+    for (map, were) in maps(before) {
+        if let Some(are) = after.get(&map)
+            && were.iter().any(|endpoint| !are.contains(endpoint))
+        {
+            changes.table(family).forget_others.insert(map, are.clone());
+        }
+    }
+}
