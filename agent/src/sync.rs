@@ -199,12 +199,13 @@ impl Engine {
         !self.waiting.is_empty() || self.ahead.is_some()
     }
 
-    /// When there is something to do without anything new from outside.
+    /// When there is something to do, should nothing new come from outside.
     pub(crate) fn due(&self, now: Instant) -> Option<Instant> {
         let drift = (!self.drift.is_empty()).then(|| self.repairs.due(now));
         let unsent = (!self.unsent.is_empty()).then_some(self.unsent_until);
-        let starting = self.is_starting().then_some(now);
-        drift.into_iter().chain(unsent).chain(starting).min()
+        // What was planned ahead goes alone, and leaves behind what came meanwhile.
+        let more = (self.is_starting() || self.is_behind()).then_some(now);
+        drift.into_iter().chain(unsent).chain(more).min()
     }
 
     /// Brings the kernel to what the index says, or a part of the way if that is far: see
@@ -269,7 +270,10 @@ impl Engine {
                 keys.cloned().collect()
             }
         };
-        keys.extend(self.waiting.take());
+        // What the kernel had no memory for must not grow with every try.
+        if sent {
+            keys.extend(self.waiting.take());
+        }
         if keys.is_empty() && around.is_none() && self.unsent.is_empty() {
             return Ok(None);
         }

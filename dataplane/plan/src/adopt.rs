@@ -14,6 +14,7 @@ use crate::ipvs::{ActualIpvs, ActualServer, VirtualKey, bring_servers_to};
 use crate::ruleset::Field;
 use crate::service::Slots;
 use crate::sets::{ENDPOINT, SetName, sets};
+use crate::shape::Shape;
 
 /// What the kernel holds.
 #[derive(Debug, Default)]
@@ -208,8 +209,10 @@ fn adjust(desired: &Desired, family: Family, actual: &ActualTable) -> TableChang
             Some(_) => changes.rewrite_chains.push(chain),
         }
     }
-    // What hands packets on goes before what it hands them to; names sort that way.
+    // What hands packets on goes before what it hands them to: chains of a shape before those that a table
+    // always has, and among themselves as names sort.
     changes.delete_chains = leftover_chains.into_keys().rev().collect();
+    changes.delete_chains.sort_by_key(|name| Shape::parse(name).is_none());
 
     let mut matched = 0usize;
     desired.elements(family, &mut |set, element| match actual

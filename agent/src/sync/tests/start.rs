@@ -58,6 +58,21 @@ async fn the_next_services_are_planned_while_the_kernel_is_busy() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_came_while_the_last_were_written_is_not_forgotten() {
+    let mut lab = many();
+    while lab.engine.starting.is_none() || !lab.engine.waiting.is_empty() {
+        lab.engine.sync().await.unwrap();
+    }
+    assert!(lab.engine.ahead.is_some(), "the last are planned");
+    lab.apply(0, 2);
+    lab.engine.sync().await.unwrap();
+    assert!(!lab.engine.is_starting() && lab.engine.is_behind());
+    assert!(lab.engine.due(Instant::now()).is_some_and(|due| due <= Instant::now()));
+    lab.quiet().await;
+    lab.check();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_start_survives_any_fault_at_any_transaction() {
     let refused = [2, 12, 17].map(Fault::Refused);
     let lost = [true, false].map(|landed| Fault::Lost { landed });
