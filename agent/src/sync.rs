@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 use zw_dataplane::{WhyUnserved, WriteError, Writer};
 use zw_model::{Family, ServiceKey};
 use zw_plan::{Changes, Desired, Drift, Surroundings, VirtualKey};
@@ -352,23 +352,32 @@ impl Engine {
         (Some(self.around.surroundings.clone()), everything)
     }
 
-    /// What is in the kernel now.
+    /// What is in the kernel now. In a busy cluster something changes many times a second, so only what
+    /// is out of the ordinary is for everyone's log.
     fn tell(&mut self, report: &Report) {
         let Report { services, chains, servers, did } = report;
         self.status.synced(did);
         self.report_latency();
-        info!(
-            services,
-            elements = did.elements,
-            chains,
-            servers = self.desired.by_ipvs().then_some(*servers),
-            bytes = did.bytes,
-            read_ms = milliseconds(did.read),
-            plan_ms = milliseconds(did.plan),
-            commit_ms = milliseconds(did.commit),
-            "{}",
-            if did.repaired && !did.full { "repaired" } else { "synced" }
-        );
+        macro_rules! log {
+            ($level:ident, $what:literal) => {
+                $level!(
+                    services,
+                    elements = did.elements,
+                    chains,
+                    servers = self.desired.by_ipvs().then_some(*servers),
+                    bytes = did.bytes,
+                    read_ms = milliseconds(did.read),
+                    plan_ms = milliseconds(did.plan),
+                    commit_ms = milliseconds(did.commit),
+                    $what
+                )
+            };
+        }
+        match (did.full, did.repaired) {
+            (true, _) => log!(info, "synced"),
+            (false, true) => log!(info, "repaired"),
+            (false, false) => log!(debug, "synced"),
+        }
     }
 
     /// How long it took from a pod's change until the kernel knew.

@@ -1,12 +1,13 @@
 //! What is typed: flags, filters, exit codes, pipes, logs.
 
+use std::fs;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use zw_lab::Namespace;
-use zw_tests::binary::{run_in, text, zoneward};
+use zw_tests::binary::{Agent, eventually, run_in, text, zoneward};
 
-use crate::command::{Ended, NODE, dump_kernel, golden, once, run};
+use crate::command::{Ended, Folder, NODE, dump_kernel, golden, once, run};
 
 /// `dump-rules` of a golden, with more arguments.
 fn dump(case: &str, more: &[&str]) -> Ended {
@@ -439,4 +440,26 @@ fn a_log_filter_silences_what_it_leaves_out() {
     let command = ["run", "--once", "--log", "error", "--state", state];
     let ended = Ended::of(&run_in(&namespace, &[&command, &NODE[..]].concat()));
     assert_eq!(ended, Ended { code: Some(0), out: String::new(), log: Vec::new() });
+}
+
+/// In a busy cluster that would be many lines a second.
+#[test]
+fn an_ordinary_change_is_logged_only_if_asked_for() {
+    let namespace = Namespace::new().unwrap();
+    let state = fs::read_to_string(golden("contested").join("state.yaml")).unwrap();
+    for (level, want) in [("info", 1), ("debug", 2)] {
+        let folder = Folder::new(&[("state.yaml", state.as_bytes())]);
+        let args = ["--log", level, "--state", folder.path().to_str().unwrap()];
+        let mut agent = Agent::start(&namespace, &[&args[..], &NODE].concat());
+        agent.wait_for(&["synced"]);
+        folder.write("state.yaml", state.replace("10.244.1.1", "10.244.1.9").as_bytes());
+        eventually("the other endpoint", || {
+            dump_kernel(&namespace, "text").success().out.contains("10.244.1.9")
+        });
+        folder.write("state.yaml", b"kind: [");
+        agent.wait_for(&["WARN", "state.yaml"]);
+        let synced = agent.log.iter().filter(|line| line.contains("synced")).count();
+        assert_eq!(synced, want, "{level}: {:#?}", agent.log);
+        assert_eq!(agent.terminate().code(), Some(0));
+    }
 }

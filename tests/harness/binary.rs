@@ -104,6 +104,8 @@ impl Agent {
             program
                 .arg(command)
                 .args(args)
+                // Tests wait for what a log does not tell otherwise: every single sync.
+                .env("ZONEWARD_LOG", "info,zoneward::sync=debug")
                 .stdout(Stdio::null())
                 .stderr(Stdio::piped())
                 .spawn()

@@ -197,7 +197,7 @@ impl Agent {
                     .args([
                         "run",
                         "--log",
-                        "info",
+                        "info,zoneward::sync=debug",
                         "--node-name",
                         NODE,
                         "--cluster-cidr",
