@@ -22,14 +22,16 @@ const REFUSE_NODE_PORTS: &str = "refuse-node-ports";
 /// Continues where others may use a Service port's endpoints, but not this client.
 const IGNORE: &str = "ignore";
 
-/// Where a chain that picks endpoints sends what nobody may answer: past its end, and on to those, as
-/// if it had never been there.
+/// Where a chain that picks endpoints sends what nobody may answer: on to those, as if it had never been
+/// there.
 pub(crate) const UNSERVED: &str = "unserved";
 
 /// The only base chain whose rules depend on the Services: empty while none is sticky.
 const REMEMBER: &str = "remember";
 
 const DISPATCH: &str = "dispatch";
+const TO_SERVICE: &str = "to-service";
+const TO_NODE_PORT: &str = "to-node-port";
 const NODE_PORTS: &str = "node-ports";
 const FIREWALL: &str = "firewall";
 const STRAY: &str = "stray";
@@ -59,16 +61,19 @@ pub fn base_table(family: Family, config: &PlanConfig, any_sticky: bool) -> Vec<
     };
     // A packet may look a set up just before a transaction and the next one just after. What is not found
     // because of that is looked up again, and dropped rather than let through: connection tracking would
-    // hold the client to where nobody answers, while a packet that is sent again is fine.
-    let dispatch = |space: Space| {
-        let services = || vec![Statement::Dispatch(space.key(), space.services())];
+    // hold the client to where nobody answers, while a packet that is sent again is fine. The same becomes of
+    // one that is led to a chain of which it does not see the rules: to a packet that set out before the
+    // transaction that made it, a chain is empty. So every other chain that picks endpoints ends with a
+    // verdict, and who comes back from one has met an empty one.
+    let dispatch = |space: Space, to: &'static str| {
         vec![
             vec![Statement::In(space.key(), space.connections())],
-            services(),
-            services(),
+            vec![jump(to)],
+            vec![jump(to)],
             vec![Statement::In(space.key(), space.connections()), Statement::Drop],
         ]
     };
+    let to_chain = |space: Space| vec![vec![Statement::Dispatch(space.key(), space.services())]];
     let to_node_port = |then: Statement| [node_addresses(family, config), vec![then]].concat();
     let unanswered = || {
         let nobody = Statement::In(address.key(), address.no_endpoints());
@@ -85,9 +90,19 @@ pub fn base_table(family: Family, config: &PlanConfig, any_sticky: bool) -> Vec<
         // What clients of a Service without endpoints are told: connection refused, at once.
         chain(REFUSE, None, refuse(address)),
         chain(REFUSE_NODE_PORTS, None, refuse(node_port)),
-        chain(UNSERVED, None, vec![vec![Statement::Marked(mark), Statement::Unmark(mark)]]),
-        chain(NODE_PORTS, None, dispatch(node_port)),
-        chain(DISPATCH, None, [dispatch(address), vec![to_node_port(goto(NODE_PORTS))]].concat()),
+        chain(
+            UNSERVED,
+            None,
+            vec![vec![Statement::Marked(mark), Statement::Unmark(mark)], vec![Statement::Accept]],
+        ),
+        chain(TO_SERVICE, None, to_chain(address)),
+        chain(TO_NODE_PORT, None, to_chain(node_port)),
+        chain(NODE_PORTS, None, dispatch(node_port, TO_NODE_PORT)),
+        chain(
+            DISPATCH,
+            None,
+            [dispatch(address, TO_SERVICE), vec![to_node_port(goto(NODE_PORTS))]].concat(),
+        ),
         chain(
             FIREWALL,
             None,

@@ -169,6 +169,8 @@ pub enum Statement {
     Reject,
     /// `drop`
     Drop,
+    /// `accept`: nothing more to be done at this hook.
+    Accept,
     /// `jump chain`
     Jump(Cow<'static, str>),
     /// `goto chain`
@@ -301,6 +303,7 @@ impl fmt::Display for InFamily<'_, Statement> {
             Statement::Masquerade => f.write_str("masquerade fully-random"),
             Statement::Reject => f.write_str("reject"),
             Statement::Drop => f.write_str("drop"),
+            Statement::Accept => f.write_str("accept"),
             Statement::Jump(chain) => write!(f, "jump {chain}"),
             Statement::Goto(chain) => write!(f, "goto {chain}"),
         }

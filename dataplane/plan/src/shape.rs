@@ -241,9 +241,7 @@ impl Pick {
             Statement::In(self.space.key(), self.space.no_endpoints()),
             Statement::Goto(UNSERVED.into()),
         ]);
-        if self.slots > 0 {
-            rules.push(vec![Statement::Drop]);
-        }
+        rules.push(vec![if self.slots > 0 { Statement::Drop } else { Statement::Accept }]);
         rules
     }
 }
@@ -313,6 +311,28 @@ impl fmt::Display for Sticky {
 mod tests {
     use super::*;
     use crate::base::base_table;
+
+    /// A packet that comes back from one is taken for one that saw none of its rules, and dropped.
+    #[test]
+    fn nobody_comes_back_from_a_chain_that_picks_endpoints() {
+        let sticky = Sticky { id: "x".into(), protocol: Protocol::Tcp, timeout: 10, local: false };
+        let ipvs = PlanConfig { ipvs: Some(Default::default()), ..PlanConfig::default() };
+        for (space, route) in
+            Space::BOTH.into_iter().flat_map(|space| Route::ALL.map(|route| (space, route)))
+        {
+            for (slots, config) in
+                [(0, &ipvs), (0, &PlanConfig::default()), (1, &PlanConfig::default())]
+            {
+                for sticky in [None, Some(sticky.clone())] {
+                    let shape = Shape::Pick(Pick { space, route, slots, sticky });
+                    let rules = shape.chain(Family::V6, config).rules;
+                    let last = rules.last().map(Vec::as_slice);
+                    let ends = matches!(last, Some([Statement::Drop | Statement::Accept]));
+                    assert!(ends, "{shape}: {rules:?}");
+                }
+            }
+        }
+    }
 
     /// The kernel walks a map of all endpoints for every rule that is added and refers to it.
     #[test]

@@ -310,6 +310,7 @@ impl Walker<'_> {
             Statement::Masquerade => Next::End(End::Masqueraded),
             Statement::Reject => Next::End(End::Rejected),
             Statement::Drop => Next::End(End::Dropped),
+            Statement::Accept => Next::End(End::Settled),
             Statement::Jump(chain) => Next::Jump(chain.clone().into_owned()),
             Statement::Goto(chain) => Next::Goto(chain.clone().into_owned()),
         }

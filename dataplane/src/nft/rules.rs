@@ -118,6 +118,8 @@ fn encode_statement(family: Family, statement: &Statement) -> Vec<Expr> {
         Statement::Reject => vec![Expr::Reject(RejectWith::IcmpPortUnreachable)],
         // drop
         Statement::Drop => vec![Expr::Verdict(Verdict::Drop)],
+        // accept
+        Statement::Accept => vec![Expr::Verdict(Verdict::Accept)],
         // jump dispatch
         Statement::Jump(chain) => vec![Expr::Verdict(Verdict::Jump(chain.clone().into_owned()))],
         // goto leave-as-node

@@ -206,6 +206,7 @@ fn statement(family: Family, statement: &zw_plan::Statement) -> Statement<'stati
             Statement::Reject(Some(Reject::new(Some(kind), Some(RejectCode::PortUnreach))))
         }
         S::Drop => Statement::Drop(None),
+        S::Accept => Statement::Accept(None),
         S::Jump(chain) => Statement::Jump(target(chain)),
         S::Goto(chain) => Statement::Goto(target(chain)),
     }
