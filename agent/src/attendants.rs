@@ -110,31 +110,36 @@ impl Attendants {
         Before(before): Before,
     ) {
         let mut changed = ChangedFlows::default();
-        let mut gone = before;
+        let mut touched = before;
         for key in keys {
             self.count_without_local(key, desired);
-            let Some((service, slices)) = index.service(key) else {
-                self.health_ports.set(key, None);
-                continue;
-            };
-            let port = service.external.as_ref().and_then(|external| external.health_check_port);
-            let count = || ready_here(service, slices.clone(), index.node());
-            self.health_ports.set(key, port.map(|port| (port, count())));
-            for rules in desired.service(key).into_iter().flat_map(|rules| &rules.ports) {
-                gone.remove(&rules.frontend);
-                self.relay(rules, service);
-                if self.cleans(&rules.frontend) {
-                    let serving = serving(service, slices.clone(), &rules.frontend);
-                    changed.served(rules.frontend, serving);
+            let asked = index.service(key).and_then(|(service, slices)| {
+                let port = service.external.as_ref()?.health_check_port?;
+                Some((port, ready_here(service, slices, index.node())))
+            });
+            self.health_ports.set(key, asked);
+            let rules = desired.service(key).into_iter().flat_map(|rules| &rules.ports);
+            touched.extend(rules.map(|rules| rules.frontend));
+        }
+        for frontend in touched {
+            // Whoever has it now: perhaps another Service, which claims the same and did not change.
+            let rules = |owner| desired.service(owner)?.port(&frontend);
+            let owner = desired.owner(&frontend);
+            let serves = owner.and_then(|owner| Some((rules(owner)?, index.service(owner)?)));
+            match &serves {
+                Some((rules, (service, _))) => self.relay(rules, service),
+                None => {
+                    if let Some(local) = localhost(&frontend) {
+                        self.localhost_ports.set(local, None);
+                    }
                 }
             }
-        }
-        for frontend in gone {
-            if let Some(local) = localhost(&frontend) {
-                self.localhost_ports.set(local, None);
-            }
-            if self.cleans(&frontend) {
-                changed.gone(frontend);
+            match serves {
+                _ if !self.cleans(&frontend) => {}
+                Some((_, (service, slices))) => {
+                    changed.served(frontend, serving(service, slices, &frontend));
+                }
+                None => changed.gone(frontend),
             }
         }
         if !changed.is_empty() {

@@ -187,7 +187,7 @@ impl Cluster {
         index.observe_node(&node);
         // Where it is takes effect when the slices for that place have been listed.
         self.node_object = Some(node);
-        if self.slices.is_some() {
+        if self.slices.is_some() || self.next.is_some() {
             self.watch_slices();
         }
     }

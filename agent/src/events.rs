@@ -49,12 +49,14 @@ enum About {
 }
 
 /// Why there is an Event, in the words that people filter by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Reason {
     Starting,
     FailedToStartProxierHealthcheck,
     FailedToStartMetricServer,
     FailedToStartServiceHealthcheck,
+    /// Sysctls that the configuration asks for could not be set.
+    KernelSettingsRefused,
     /// Two Services claim one address and port.
     AddressInUse,
     /// The kernel does not take what this Service needs.
@@ -72,6 +74,7 @@ impl Reason {
             Self::FailedToStartProxierHealthcheck => "FailedToStartProxierHealthcheck",
             Self::FailedToStartMetricServer => "FailedToStartMetricServer",
             Self::FailedToStartServiceHealthcheck => "FailedToStartServiceHealthcheck",
+            Self::KernelSettingsRefused => "KernelSettingsRefused",
             Self::AddressInUse => "AddressInUse",
             Self::RulesRefused => "RulesRefused",
             Self::VirtualServerInUse => "VirtualServerInUse",
@@ -93,7 +96,8 @@ impl Reason {
         match self {
             Self::Starting
             | Self::FailedToStartProxierHealthcheck
-            | Self::FailedToStartMetricServer => "StartZoneward",
+            | Self::FailedToStartMetricServer
+            | Self::KernelSettingsRefused => "StartZoneward",
             Self::FailedToStartServiceHealthcheck => "Listen",
             Self::AddressInUse
             | Self::RulesRefused

@@ -120,20 +120,25 @@ impl Holders {
         self.streams.insert(stream, state);
     }
 
-    /// A stream has an object; true if this is news, false if another stream knows a newer version.
+    /// A stream has an object; true if this is news, false if another stream knows a newer version. What one
+    /// alone has and lists again counts whatever its version: after a restore from a backup they go back.
     pub(crate) fn apply(&mut self, stream: StreamId, id: &ObjectId, version: u64) -> bool {
         self.told(stream, version);
-        let list = self.streams.get(&stream).map_or(0, |state| state.lists);
+        let state = self.streams.get(&stream);
+        let (list, listing) = state.map_or((0, false), |state| (state.lists, state.listing));
         // Not by its entry, which would take a copy of the name each time.
         let Some(held) = self.objects.get_mut(id) else {
             self.objects.insert(id.clone(), Held { version, by: By::One((stream, list)) });
             return true;
         };
+        let alone = matches!(held.by, By::One((by, _)) if by == stream);
         if let Some(place) = held.by.set(stream, list) {
             self.leaving.remove(&place);
         }
-        let news = version >= held.version;
-        held.version = held.version.max(version);
+        let news = version >= held.version || (alone && listing);
+        if news {
+            held.version = version;
+        }
         news
     }
 
@@ -165,8 +170,10 @@ impl Holders {
         let Some(state) = self.streams.get_mut(&stream) else { return };
         state.listing = false;
         state.complete = true;
+        if version != UNKNOWN {
+            state.told = version;
+        }
         let list = state.lists;
-        self.told(stream, version);
         self.delete_all(stream, version, now, |last| last != list);
     }
 

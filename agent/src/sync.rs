@@ -14,7 +14,7 @@ mod servers;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -66,6 +66,8 @@ pub(crate) struct Engine {
     unserved: BTreeMap<VirtualKey, WhyUnserved>,
     /// Services' addresses that it does not take, on a node without IPv6, say.
     refused_addresses: BTreeSet<IpAddr>,
+    /// Endpoints that IPVS does not take.
+    refused_reals: BTreeSet<(VirtualKey, SocketAddr)>,
     /// The Services whose attendants do not know yet.
     unattended: (BTreeSet<ServiceKey>, Before),
     /// The Services that were never written, those of them that are planned already, and what was done
@@ -93,6 +95,8 @@ struct Report {
     chains: usize,
     /// Changes to IPVS and its interface.
     servers: usize,
+    /// It began with what failed before, for want of memory perhaps.
+    again: bool,
     did: SyncReport,
 }
 
@@ -144,6 +148,7 @@ impl Engine {
             mending: false,
             unserved: BTreeMap::new(),
             refused_addresses: BTreeSet::new(),
+            refused_reals: BTreeSet::new(),
             unattended: Default::default(),
             waiting: Waiting::default(),
             ahead: None,
@@ -185,11 +190,13 @@ impl Engine {
     }
 
     /// Lets endpoints go that were left by IPVS and have no connections any more.
-    pub(crate) async fn drain(&self) {
+    pub(crate) async fn drain(&mut self) {
         match self.on_kernel(|tables| tables.drain()).await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) | Err(error) => {
                 warn!(error = &error as &dyn std::error::Error, "real servers stay for now");
+                // Some of them may be forgotten already.
+                self.in_doubt = true;
             }
         }
     }
@@ -250,14 +257,15 @@ impl Engine {
             return self.sync_planned(planned).await.map(Some);
         }
         // Only clients left to be forgotten are no hindrance.
-        let sent = self.unsent.element_operations() + self.unsent.chain_operations() == 0;
+        let sent = self.is_sent();
         if !self.in_doubt && sent {
             self.put_right().await?;
         }
         let (services, around) = self.take_in();
         // What the kernel refused is tried again when it changes.
-        if let Touched::Some(keys) = &services {
-            keys.iter().for_each(|key| self.status.taken_up(key));
+        match &services {
+            Touched::Some(keys) => keys.iter().for_each(|key| self.status.taken_up(key)),
+            Touched::All => self.status.refused().keys().for_each(|key| self.status.taken_up(key)),
         }
         if self.in_doubt {
             return self.sync_in_doubt().await.map(Some);
@@ -278,6 +286,11 @@ impl Engine {
             return Ok(None);
         }
         self.sync_changed(keys, around).await.map(Some)
+    }
+
+    /// Nothing that failed waits to be tried again, but for clients to be forgotten.
+    fn is_sent(&self) -> bool {
+        self.unsent.element_operations() + self.unsent.chain_operations() == 0
     }
 
     async fn sync_in_doubt(&mut self) -> Result<Report, WriteError> {
@@ -355,7 +368,7 @@ impl Engine {
     /// What is in the kernel now. In a busy cluster something changes many times a second, so only what
     /// is out of the ordinary is for everyone's log.
     fn tell(&mut self, report: &Report) {
-        let Report { services, chains, servers, did } = report;
+        let Report { services, chains, servers, did, .. } = report;
         self.status.synced(did);
         self.report_latency();
         macro_rules! log {

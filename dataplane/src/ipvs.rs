@@ -19,7 +19,7 @@ pub use with_table::WithIpvs;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use zw_model::Protocol;
@@ -43,7 +43,17 @@ const ENOENT: i32 = 2;
 const EPERM: i32 = 1;
 const ESRCH: i32 = 3;
 const EEXIST: i32 = 17;
+const EINVAL: i32 = 22;
+const ERANGE: i32 = 34;
+const EPROTONOSUPPORT: i32 = 93;
 const EOPNOTSUPP: i32 = 95;
+const EAFNOSUPPORT: i32 = 97;
+const EADDRNOTAVAIL: i32 = 99;
+
+/// What the kernel will not take at the next try either.
+fn is_for_good(errno: i32) -> bool {
+    matches!(errno, EINVAL | ERANGE | EPROTONOSUPPORT | EOPNOTSUPP | EAFNOSUPPORT | EADDRNOTAVAIL)
+}
 
 /// IPVS and our interface in the network namespace they were opened in.
 pub struct Ipvs {
@@ -60,7 +70,19 @@ pub struct Ipvs {
     /// What could not be served since somebody last asked.
     refused: Vec<Unserved>,
     refused_addresses: Vec<IpAddr>,
+    refused_reals: Vec<RefusedReal>,
     requests: usize,
+}
+
+/// An endpoint that the kernel does not take, such as a broadcast address of this node's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedReal {
+    /// Whose endpoint.
+    pub server: VirtualKey,
+    /// Its address.
+    pub real: SocketAddr,
+    /// The kernel's reason.
+    pub why: String,
 }
 
 /// A virtual server that should be there and is not.
@@ -79,6 +101,8 @@ pub enum WhyUnserved {
     Foreign,
     /// The kernel does not have this scheduler.
     NoScheduler(String),
+    /// The kernel does not take it, for this reason.
+    Refused(String),
 }
 
 /// What was removed.
@@ -103,6 +127,7 @@ impl Ipvs {
             unserved: BTreeSet::new(),
             refused: Vec::new(),
             refused_addresses: Vec::new(),
+            refused_reals: Vec::new(),
             requests: 0,
         })
     }
@@ -174,6 +199,7 @@ impl fmt::Display for WhyUnserved {
                 f,
                 "this kernel has no scheduler {name}: run `modprobe ip_vs_{name}` on the node"
             ),
+            Self::Refused(why) => write!(f, "the kernel does not take it: {why}"),
         }
     }
 }

@@ -18,7 +18,7 @@ use zw_netlink::nft::{Batch, Monitor, Socket, Subscription, TableInfo};
 use zw_plan::{Actual, Changes, Data, Element, Place, TABLE};
 
 use crate::error::WriteError;
-use crate::ipvs::Unserved;
+use crate::ipvs::{RefusedReal, Unserved};
 use crate::nft::decode;
 use crate::nft::encode::{describe, encode, encode_sweep};
 use crate::nft::family as netlink_family;
@@ -49,6 +49,8 @@ pub struct Kernel {
     commits: u32,
     /// The watch that is paused for large transactions.
     watched: Option<Subscription>,
+    /// See [`Committed::overlooked`]: since the last commit that landed.
+    overlooked: bool,
 }
 
 /// The tables at one generation of the ruleset.
@@ -77,6 +79,8 @@ pub struct Committed {
     pub unserved: Vec<Unserved>,
     /// Services' addresses that the kernel did not take.
     pub refused_addresses: Vec<IpAddr>,
+    /// Endpoints that IPVS did not take.
+    pub refused_reals: Vec<RefusedReal>,
 }
 
 impl Kernel {
@@ -86,7 +90,7 @@ impl Kernel {
         match socket.generation() {
             Err(Error::Refused { errno: EINVAL | EOPNOTSUPP, .. }) => Err(WriteError::NoNfTables),
             Err(error) => Err(reading("nf_tables", error)),
-            Ok(_) => Ok(Self { socket, commits: 0, watched: None }),
+            Ok(_) => Ok(Self { socket, commits: 0, watched: None, overlooked: false }),
         }
     }
 
@@ -134,11 +138,11 @@ impl Kernel {
         let large = self.watched.is_some() && changes.element_operations() >= LARGE;
         let paused = if large { self.pause() } else { None };
         let outcome = self.try_commit(changes, generation);
-        let overlooked = match paused {
-            Some(before) => self.resume(before)?,
-            None => false,
-        };
-        outcome.map(|committed| Committed { overlooked, ..committed })
+        if let Some(before) = paused {
+            self.overlooked |= self.resume(before)?;
+        }
+        let committed = outcome?;
+        Ok(Committed { overlooked: std::mem::take(&mut self.overlooked), ..committed })
     }
 
     fn try_commit(

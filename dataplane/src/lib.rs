@@ -22,7 +22,8 @@ mod writer;
 pub use error::{Reaction, WriteError};
 pub use flows::{FlowError, FlowTable, TrackedFlow};
 pub use ipvs::{
-    Ipvs, IpvsOptions, IpvsRemoved, LINK, Unserved, WhyUnserved, WithIpvs, link_index, probe_ipvs,
+    Ipvs, IpvsOptions, IpvsRemoved, LINK, RefusedReal, Unserved, WhyUnserved, WithIpvs, link_index,
+    probe_ipvs,
 };
 pub use kernel::{Committed, Kernel, KubeProxyLeftovers, ReadBack};
 pub use live::{LiveTrace, TraceEvent, TraceKind, TraceVerdict};

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use zw_model::Family;
@@ -12,7 +12,7 @@ use zw_plan::{
 };
 
 use crate::error::WriteError;
-use crate::ipvs::{Unserved, WhyUnserved};
+use crate::ipvs::{RefusedReal, Unserved, WhyUnserved};
 use crate::kernel::{Committed, ReadBack};
 use crate::writer::Tables;
 
@@ -129,13 +129,19 @@ pub struct Memory {
     state: Arc<Mutex<(Vec<Table>, u32)>>,
     ipvs: Arc<Mutex<ActualIpvs>>,
     refused_addresses: Arc<Mutex<Vec<IpAddr>>>,
+    refused_reals: Arc<Mutex<Vec<SocketAddr>>>,
 }
 
 impl Default for Memory {
     fn default() -> Self {
         let tables = Family::BOTH.map(Table::absent).to_vec();
         let state = Arc::new(Mutex::new((tables, 1)));
-        Self { state, ipvs: Arc::default(), refused_addresses: Arc::default() }
+        Self {
+            state,
+            ipvs: Arc::default(),
+            refused_addresses: Arc::default(),
+            refused_reals: Arc::default(),
+        }
     }
 }
 
@@ -158,6 +164,11 @@ impl Memory {
     /// Does not take this address from now on.
     pub fn refuse_address(&self, addr: IpAddr) {
         lock(&self.refused_addresses).push(addr);
+    }
+
+    /// Does not take this endpoint in IPVS from now on.
+    pub fn refuse_real(&self, real: SocketAddr) {
+        lock(&self.refused_reals).push(real);
     }
 
     /// IPVS as it is now, to look at or to meddle with.
@@ -201,8 +212,24 @@ impl Tables for Memory {
         let mut ipvs = lock(&self.ipvs);
         let unserved = take(&mut ipvs, &changes.ipvs);
         ipvs.addresses.retain(|addr| !refused_addresses.contains(addr));
+        let refused = lock(&self.refused_reals).clone();
+        ipvs.servers.values_mut().for_each(|server| {
+            server.reals.retain(|real, _| !refused.contains(real));
+        });
+        let asked = changes.ipvs.reals.iter().filter(|(_, comes)| **comes).map(|(key, _)| *key);
+        let refused_reals = asked
+            .filter(|(_, real)| refused.contains(real))
+            .map(|(server, real)| RefusedReal { server, real, why: "Invalid argument".into() })
+            .collect();
         let requests = changes.ipvs.operations();
-        Ok(Committed { bytes: 1, requests, unserved, refused_addresses, ..Committed::default() })
+        Ok(Committed {
+            bytes: 1,
+            requests,
+            unserved,
+            refused_addresses,
+            refused_reals,
+            ..Committed::default()
+        })
     }
 }
 

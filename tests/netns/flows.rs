@@ -67,6 +67,28 @@ spec:
         fs::rename(hidden, self.folder.path().join("state.yaml")).unwrap();
     }
 
+    /// Another Service that claims the same addresses in vain.
+    fn write_contender(&self, endpoint: &str) {
+        let text = format!(
+            "apiVersion: v1
+kind: Service
+metadata: {{name: zz, namespace: kube-system}}
+spec: {{clusterIP: 10.96.0.10, ports: [{{port: 53, protocol: TCP}}]}}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {{name: zz-1, namespace: kube-system, labels: {{kubernetes.io/service-name: zz}}}}
+addressType: IPv4
+ports: [{{port: 5353, protocol: TCP}}]
+endpoints: [{{addresses: [{}]}}]
+",
+            host(endpoint).addr(Family::V4)
+        );
+        let hidden = self.folder.path().join(".contender.yaml");
+        fs::write(&hidden, text).unwrap();
+        fs::rename(hidden, self.folder.path().join("contender.yaml")).unwrap();
+    }
+
     fn hold(&self, family: Family) -> Held {
         let to = vip(family, 10, 53);
         self.plane.lab().open("client", to, Duration::from_secs(5)).expect("a connection")
@@ -165,5 +187,31 @@ fn where_asked_for_a_tcp_connection_breaks_when_its_endpoint_goes_and_no_other_d
                 );
             }
         }
+    });
+}
+
+#[test]
+fn a_service_that_claims_anothers_address_cuts_none_of_its_connections() {
+    on_the_kernel(|| {
+        let node = Node::new();
+        node.write(&["zone-b"]);
+        let mut agent = node.start(&["--conntrack-tcp-cleanup"]);
+        let mut held = node.hold(Family::V4);
+        let mut stays = |agent: &mut Agent| {
+            agent.wait_for(&["synced"]);
+            // What is tracked is looked for after the commit.
+            for _ in 0..20 {
+                let answer = held.say();
+                let same = matches!(&answer, Answer::Answered { by, .. } if by == "zone-b");
+                assert!(same, "{answer:?}");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        };
+        for endpoint in ["zone-c", "local-2"] {
+            node.write_contender(endpoint);
+            stays(&mut agent);
+        }
+        fs::remove_file(node.folder.path().join("contender.yaml")).unwrap();
+        stays(&mut agent);
     });
 }

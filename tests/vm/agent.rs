@@ -259,6 +259,37 @@ fn services_that_cannot_be_served_are_named_with_their_field() {
 }
 
 #[test]
+fn an_endpoint_that_ipvs_does_not_take_costs_only_itself() {
+    inside(|| {
+        let namespace = Namespace::new().unwrap();
+        ip(&namespace, "link set lo up");
+        ip(&namespace, "addr add 192.0.2.1/24 dev lo");
+        let folder = state();
+        let file = folder.path().join("state.yaml");
+        let good = std::fs::read_to_string(&file).unwrap();
+        // Nobody answers at a broadcast address.
+        std::fs::write(&file, good.replace("10.244.1.2", "192.0.2.255")).unwrap();
+        let path = folder.path().to_str().unwrap();
+        let args = ["--sync-period", "1s", "--socket", "", "--state", path];
+        let mut agent = Agent::start(&namespace, &[&NODE[..], &args].concat());
+        agent.wait_for(&["svc=web/api", "192.0.2.255:8080", "not programmed"]);
+        agent.wait_for(&["synced"]);
+        let reals = || {
+            let servers = read(&namespace).servers;
+            servers.values().map(|server| server.reals.len()).collect::<Vec<_>>()
+        };
+        assert_eq!(reals(), [1, 1, 2, 1]);
+        std::thread::sleep(Duration::from_secs(3));
+        agent.read_on();
+        let again = agent.log.iter().filter(|line| line.contains("not as it was left")).count();
+        assert_eq!(again, 0, "{:#?}", agent.log);
+        std::fs::write(&file, good).unwrap();
+        agent.wait_for(&["synced"]);
+        assert_eq!(reals(), [2, 1, 2, 1]);
+    });
+}
+
+#[test]
 fn nothing_is_left_where_the_interface_was_down() {
     inside(|| {
         let namespace = Namespace::new().unwrap();

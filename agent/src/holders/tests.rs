@@ -62,6 +62,28 @@ fn an_older_version_from_another_watch_is_no_news() {
 }
 
 #[test]
+fn after_a_restore_from_a_backup_what_is_listed_again_counts() {
+    let (mut holders, now) = (holders(), Instant::now());
+    for stream in [A, B] {
+        holders.begin(stream);
+        holders.complete(stream, 950, now);
+    }
+    assert!(holders.apply(A, &slice(), 960));
+    assert!(!holders.apply(A, &slice(), 480), "not by a watch, which goes on from there");
+    holders.begin(A);
+    assert!(holders.apply(A, &slice(), 480));
+    holders.complete(A, 500, now);
+    assert!(holders.apply(A, &slice(), 510));
+    // The other one has listed again too, and must not be thought to be ahead.
+    holders.begin(B);
+    holders.complete(B, 505, now);
+    holders.delete(A, &slice(), 520, now);
+    assert_eq!(holders.expire(now), []);
+    assert!(holders.apply(B, &slice(), 520), "it moved");
+    assert_eq!(holders.expire(later(now)), []);
+}
+
+#[test]
 fn a_slice_that_is_deleted_goes_after_its_grace_while_another_watch_is_silent() {
     let (mut holders, now) = (holders(), Instant::now());
     holders.apply(A, &slice(), 1);

@@ -39,6 +39,7 @@ impl Engine {
         self.starting = None;
         self.unserved.clear();
         self.refused_addresses.clear();
+        self.refused_reals.clear();
         let started = Instant::now();
         let read = self.on_kernel(|kernel| kernel.read_back()).await??;
         report.did.read = started.elapsed();

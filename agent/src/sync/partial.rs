@@ -31,7 +31,8 @@ impl Engine {
 
     /// Commits what was planned.
     pub(super) async fn sync_planned(&mut self, planned: Planned) -> Result<Report, WriteError> {
-        let mut report = Report { services: planned.services, ..Report::default() };
+        let again = !self.is_sent();
+        let mut report = Report { services: planned.services, again, ..Report::default() };
         let changes = std::mem::take(&mut self.unsent).then(planned.changes);
         self.write(changes, &mut report).await?;
         report.did.repaired |= std::mem::take(&mut self.mending);

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use tokio::time::Instant;
 use tracing::warn;
-use zw_dataplane::{LINK, Unserved, WhyUnserved};
+use zw_dataplane::{LINK, RefusedReal, Unserved, WhyUnserved};
 use zw_model::{Service, ServiceKey};
 use zw_plan::{ActualIpvs, Changes, IpvsChanges, VirtualKey};
 
@@ -36,11 +36,12 @@ impl Engine {
         let unserved =
             |server: &VirtualKey| Unserved { server: *server, why: WhyUnserved::Foreign };
         self.report_unserved(taken.map(|(server, _)| unserved(server)).collect());
-        // A scheduler that is missing is asked for again when the Service changes.
-        different.leave_out(|server| {
-            let missing = matches!(self.unserved.get(server), Some(WhyUnserved::NoScheduler(_)));
-            missing || actual.foreign.contains(server)
+        // What the kernel does not take is asked for again when the Service changes.
+        different.leave_out(|server| match self.unserved.get(server) {
+            Some(WhyUnserved::NoScheduler(_) | WhyUnserved::Refused(_)) => true,
+            Some(WhyUnserved::Foreign) | None => actual.foreign.contains(server),
         });
+        different.reals.retain(|real, _| !self.refused_reals.contains(real));
         different.addresses.retain(|addr, _| !self.refused_addresses.contains(addr));
         if different.is_empty() {
             return;
@@ -55,25 +56,47 @@ impl Engine {
 
     /// Virtual servers that the kernel does not take: their Services are not served there.
     pub(super) fn report_unserved(&mut self, unserved: Vec<Unserved>) {
-        let mut told: BTreeMap<(ServiceKey, bool), Vec<String>> = BTreeMap::new();
+        let mut told: BTreeMap<(ServiceKey, Reason), Vec<String>> = BTreeMap::new();
         for Unserved { server, why } in unserved {
             if let Some(svc) = self.desired.server_owner(&server)
                 && let Some((service, _)) = self.index.service(svc)
             {
                 let field = field(service, &server, &why);
                 warn!(%svc, %server, field, %why, "not programmed");
-                let foreign = why == WhyUnserved::Foreign;
+                let reason = match why {
+                    WhyUnserved::Foreign => Reason::VirtualServerInUse,
+                    WhyUnserved::NoScheduler(_) => Reason::SchedulerMissing,
+                    WhyUnserved::Refused(_) => Reason::RulesRefused,
+                };
                 let text = format!("{server} ({field}): {why}");
-                told.entry((svc.clone(), foreign)).or_default().push(text);
+                told.entry((svc.clone(), reason)).or_default().push(text);
             }
             self.unserved.insert(server, why);
         }
-        for ((svc, foreign), texts) in told {
-            let reason =
-                if foreign { Reason::VirtualServerInUse } else { Reason::SchedulerMissing };
+        for ((svc, reason), texts) in told {
             let message = format!("not programmed on this node: {}", texts.join("; "));
             self.status.recent.complain(format!("{svc}: {message}"));
             self.status.events.service(&svc, reason, message);
+        }
+    }
+
+    /// Endpoints that the kernel does not take: the others of their Services serve.
+    pub(super) fn report_refused(&mut self, refused: Vec<RefusedReal>) {
+        let mut told: BTreeMap<ServiceKey, Vec<String>> = BTreeMap::new();
+        for RefusedReal { server, real, why } in refused {
+            if let Some(svc) = self.desired.server_owner(&server) {
+                warn!(%svc, %server, endpoint = %real, why, "not programmed");
+                told.entry(svc.clone()).or_default().push(format!("{real} of {server}: {why}"));
+            }
+            self.refused_reals.insert((server, real));
+        }
+        for (svc, texts) in told {
+            let more = texts.len().saturating_sub(NAMED);
+            let more = if more == 0 { String::new() } else { format!("; and {more} more") };
+            let named = texts[..texts.len().min(NAMED)].join("; ");
+            let message = format!("endpoints not programmed on this node: {named}{more}");
+            self.status.recent.complain(format!("{svc}: {message}"));
+            self.status.events.service(&svc, Reason::RulesRefused, message);
         }
     }
 }
@@ -93,7 +116,7 @@ fn field(service: &Service, server: &VirtualKey, why: &WhyUnserved) -> &'static 
         _ if external.is_some_and(|e| e.load_balancer_ips.contains(&server.addr)) => {
             "status.loadBalancer.ingress"
         }
-        WhyUnserved::Foreign => "spec.ports[].nodePort",
+        WhyUnserved::Foreign | WhyUnserved::Refused(_) => "spec.ports[].nodePort",
     }
 }
 

@@ -44,7 +44,7 @@ impl Engine {
             }
             match error.reaction() {
                 Reaction::Retry => {
-                    self.unsent = changes;
+                    self.unsent = std::mem::take(&mut self.unsent).then(changes);
                     return Err(error);
                 }
                 Reaction::SetAside => match self.set_aside(&error, changes) {
@@ -70,7 +70,7 @@ impl Engine {
             }
         }
         info!("more refusals than are dealt with at once");
-        self.unsent = changes;
+        self.unsent = std::mem::take(&mut self.unsent).then(changes);
         Err(WriteError::Overtaken)
     }
 
@@ -126,15 +126,25 @@ impl Engine {
             let outcome = kernel.commit(&changes, generation);
             (changes, outcome)
         })?;
-        self.plan_ahead();
+        // What the kernel had no memory for must not grow with every try.
+        if !report.again {
+            self.plan_ahead();
+        }
         let (changes, outcome) = self.told(committing).await?;
         report.did.commit += started.elapsed();
         let committed = match outcome {
             Ok(committed) => committed,
             Err(error) => return Ok((changes, Err(error))),
         };
-        let Committed { bytes, overlooked, left, requests, unserved, refused_addresses } =
-            committed;
+        let Committed {
+            bytes,
+            overlooked,
+            left,
+            requests,
+            unserved,
+            refused_addresses,
+            refused_reals,
+        } = committed;
         report.did.elements += elements;
         report.chains += chains;
         report.servers += requests;
@@ -142,6 +152,8 @@ impl Engine {
         self.refused_addresses.retain(|addr| !changes.ipvs.addresses.contains_key(addr));
         self.refused_addresses.extend(refused_addresses);
         self.report_unserved(unserved);
+        self.refused_reals.retain(|real| !changes.ipvs.reals.contains_key(real));
+        self.report_refused(refused_reals);
         report.did.bytes += bytes;
         if overlooked {
             self.unsure = Some(UNSURE);

@@ -194,8 +194,9 @@ fn adjust(desired: &Desired, family: Family, actual: &ActualTable) -> TableChang
     changes.add_affinity_maps = maps.iter().filter(|map| !there.contains(map)).cloned().collect();
     changes.delete_sets.extend(leftover.into_iter().cloned());
     for (map, endpoints) in desired.remembered(family) {
-        let clients = actual.affinity_maps.get(&map).into_iter().flat_map(HashMap::values);
-        if clients.into_iter().any(|endpoint| !endpoints.contains(endpoint)) {
+        let mut clients = actual.affinity_maps.get(&map).into_iter().flat_map(HashMap::values);
+        let stay: HashSet<&Key> = endpoints.iter().collect();
+        if clients.any(|endpoint| !stay.contains(endpoint)) {
             changes.forget_others.insert(map, endpoints);
         }
     }

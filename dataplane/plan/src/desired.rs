@@ -276,7 +276,7 @@ impl Desired {
     }
 
     /// Who has a frontend.
-    pub(crate) fn owner(&self, frontend: &Frontend) -> Option<&ServiceKey> {
+    pub fn owner(&self, frontend: &Frontend) -> Option<&ServiceKey> {
         self.claims.get(frontend)?.first()
     }
 

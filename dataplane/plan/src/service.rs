@@ -87,17 +87,26 @@ pub fn plan_service<'a>(
                 continue;
             }
             let selection = select(port, family, slices.clone(), node);
-            let backends = |wanted: Vec<&Candidate<'_>>, slots: fn(Slots) -> Vec<SocketAddr>| {
+            let only_local =
+                |by: By| by == By::ClusterIp && service.internal_policy == TrafficPolicy::Local;
+            let backends = |wanted: Vec<&Candidate<'_>>, for_local: bool| {
                 let wanted: Vec<Backend> = wanted.into_iter().map(|c| backend(c, node)).collect();
-                let mut held = frontends.iter().map(|(frontend, _)| slots(previous(frontend)));
+                let mut held = frontends.iter().map(|(frontend, by)| {
+                    let Slots { all, local } = previous(frontend);
+                    match (only_local(*by), for_local) {
+                        (true, true) | (false, false) => all,
+                        (true, false) => Vec::new(),
+                        (false, true) => local,
+                    }
+                });
                 place(&held.find(|held| !held.is_empty()).unwrap_or_default(), &wanted)
             };
             let cluster: Vec<&Candidate<'_>> = selection.used().collect();
             let has_endpoints = !cluster.is_empty();
-            let cluster = backends(cluster, |slots| slots.all);
+            let cluster = backends(cluster, false);
             let uses_local = service.internal_policy == TrafficPolicy::Local
                 || service.external_policy == TrafficPolicy::Local;
-            let local = || backends(selection.local(node), |slots| slots.local);
+            let local = || backends(selection.local(node), true);
             let local = if uses_local { local() } else { Backends::default() };
 
             let instead: Backends = match service.cluster_ip(family) {
@@ -117,8 +126,7 @@ pub fn plan_service<'a>(
                         Exposure::ExternalLocal { local: local.clone(), instead: instead.clone() }
                     }
                 };
-                let only_local =
-                    by == By::ClusterIp && service.internal_policy == TrafficPolicy::Local;
+                let only_local = only_local(by);
                 ports.push(PortRules {
                     frontend,
                     exposure,

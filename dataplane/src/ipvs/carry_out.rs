@@ -1,13 +1,14 @@
 //! Operations as requests, and what to make of the answers.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use tracing::{debug, warn};
 use zw_netlink::ipvs::{Batch, RealServer, Refusal, Socket};
 use zw_plan::{Operation, ServerSettings, VirtualKey};
 
 use super::{
-    EEXIST, ENOENT, ESRCH, Ipvs, LINK, OURS, Unserved, WhyUnserved, encode, failed, id, refused,
+    EEXIST, ENOENT, ESRCH, Ipvs, LINK, OURS, RefusedReal, Unserved, WhyUnserved, encode, failed,
+    id, is_for_good, refused,
 };
 use crate::error::WriteError;
 
@@ -85,18 +86,22 @@ impl Ipvs {
         Ok(())
     }
 
-    /// A scheduler that is not there costs the Services that ask for it, and nobody else.
+    /// A scheduler that is not there, or anything else that the kernel never takes, costs the Services
+    /// that ask for it, and nobody else.
     fn refuse(
         &mut self,
         key: &VirtualKey,
         settings: &ServerSettings,
         refusal: Refusal,
     ) -> Result<(), WriteError> {
-        if refusal.errno != ENOENT {
-            let object = format!("the virtual server {key}");
-            return Err(refused(object, refusal.errno, refusal.message));
-        }
-        let why = WhyUnserved::NoScheduler(settings.scheduler.name.to_string());
+        let why = match refusal.errno {
+            ENOENT => WhyUnserved::NoScheduler(settings.scheduler.name.to_string()),
+            errno if is_for_good(errno) => WhyUnserved::Refused(reason(&refusal)),
+            errno => {
+                let object = format!("the virtual server {key}");
+                return Err(refused(object, errno, refusal.message));
+            }
+        };
         self.unserved.insert(*key);
         self.refused.push(Unserved { server: *key, why });
         Ok(())
@@ -142,13 +147,28 @@ impl Ipvs {
                     again.set_real(&id(key), &real);
                     changed.push((key, real));
                 }
-                _ => return Err(refuse_real(key, real.addr.to_string(), refusal)),
+                _ => self.refuse_real(key, real.addr, refusal)?,
             }
         }
-        if let Some(refusal) = self.send(again)?.into_iter().next() {
+        for refusal in self.send(again)? {
             let (key, real) = changed[refusal.operation];
-            return Err(refuse_real(key, real.addr.to_string(), refusal));
+            self.refuse_real(key, real.addr, refusal)?;
         }
+        Ok(())
+    }
+
+    /// An endpoint that the kernel never takes costs its Service that endpoint, and nobody anything else.
+    fn refuse_real(
+        &mut self,
+        key: &VirtualKey,
+        real: SocketAddr,
+        refusal: Refusal,
+    ) -> Result<(), WriteError> {
+        if !is_for_good(refusal.errno) {
+            let object = format!("the real server {real} of {key}");
+            return Err(refused(object, refusal.errno, refusal.message));
+        }
+        self.refused_reals.push(RefusedReal { server: *key, real, why: reason(&refusal) });
         Ok(())
     }
 
@@ -211,6 +231,8 @@ impl Ipvs {
     }
 }
 
-fn refuse_real(key: &VirtualKey, real: String, refusal: Refusal) -> WriteError {
-    refused(format!("the real server {real} of {key}"), refusal.errno, refusal.message)
+/// The kernel's own words, or what its error number means.
+fn reason(refusal: &Refusal) -> String {
+    let meaning = || std::io::Error::from_raw_os_error(refusal.errno).to_string();
+    refusal.message.clone().unwrap_or_else(meaning)
 }

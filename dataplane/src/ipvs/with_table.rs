@@ -55,6 +55,7 @@ impl Tables for WithIpvs {
         let before = self.ipvs.requests;
         self.ipvs.refused.clear();
         self.ipvs.refused_addresses.clear();
+        self.ipvs.refused_reals.clear();
         let todo = self.ipvs.plan(&changes.ipvs, anew)?;
         self.ipvs.carry_out(&todo.before)?;
         let mut committed = if changes.tables.is_empty() {
@@ -69,6 +70,7 @@ impl Tables for WithIpvs {
         committed.requests = self.ipvs.requests - before;
         committed.unserved = std::mem::take(&mut self.ipvs.refused);
         committed.refused_addresses = std::mem::take(&mut self.ipvs.refused_addresses);
+        committed.refused_reals = std::mem::take(&mut self.ipvs.refused_reals);
         Ok(committed)
     }
 

@@ -1,7 +1,7 @@
 //! The clients that sticky Services remember: packets put them there, and an endpoint that goes takes
 //! its own along.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use zw_model::Family;
 use zw_netlink::Error;
@@ -44,6 +44,7 @@ impl Kernel {
                         continue;
                     }
                 };
+                let stay: HashSet<&Key> = stay.iter().collect();
                 for (client, _) in clients.iter().filter(|(_, with)| !stay.contains(with)) {
                     let family = netlink_family(*family);
                     batch.delete_element(family, TABLE, map, client.as_bytes());

@@ -120,3 +120,25 @@ async fn an_address_that_the_kernel_does_not_take_is_not_asked_for_again_and_aga
     assert_eq!(memory.ipvs().addresses.len(), 2);
     assert_eq!(lab.look().await, 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_that_the_kernel_does_not_take_costs_only_itself() {
+    let memory = Memory::default();
+    memory.refuse_real("10.1.0.2:8080".parse().unwrap());
+    let (mut lab, mut told) = settled(&memory, 3).await;
+    let reals = |n: u8| memory.ipvs().servers[&server(n)].reals.len();
+    assert_eq!([reals(0), reals(1), reals(2)], [3, 2, 3]);
+    let news = "web/s1 RulesRefused: endpoints not programmed on this node: 10.1.0.2:8080 of \
+                10.96.0.1:80/tcp: Invalid argument";
+    assert_eq!(told(), [news]);
+    for _ in 0..2 {
+        assert_eq!(lab.look().await, 0, "there is nothing to be done about that");
+    }
+    assert_eq!(lab.asked(), (0, 0));
+    lab.apply(1, 2);
+    lab.quiet().await;
+    assert_eq!(reals(1), 2);
+    lab.apply(1, 3);
+    lab.quiet().await;
+    assert_eq!((reals(1), lab.look().await), (2, 0), "asked for again, refused again");
+}

@@ -107,3 +107,18 @@ async fn what_is_refused_at_a_start_keeps_nobody_else_waiting_wherever_it_comes(
         lab.check();
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_the_kernel_has_no_memory_for_does_not_grow_with_every_try() {
+    let mut lab = many();
+    lab.engine.sync().await.unwrap();
+    let mut tried = Vec::new();
+    for _ in 0..5 {
+        lab.script().faults.push_back(Fault::Refused(12));
+        lab.engine.sync().await.unwrap_err();
+        tried.push(lab.engine.unsent.element_operations());
+    }
+    assert!(tried[0] > 0 && tried.iter().all(|operations| *operations == tried[0]), "{tried:?}");
+    lab.quiet().await;
+    lab.check();
+}

@@ -1,6 +1,6 @@
 //! One Service's rules replaced by others, and what that says about the kernel.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use zw_model::{Family, ServiceKey};
 
@@ -165,9 +165,9 @@ fn forget(
     };
     let after = maps(after);
     for (map, were) in maps(before) {
-        if let Some(are) = after.get(&map)
-            && were.iter().any(|endpoint| !are.contains(endpoint))
-        {
+        let Some(are) = after.get(&map) else { continue };
+        let stay: HashSet<&Key> = are.iter().collect();
+        if were.iter().any(|endpoint| !stay.contains(endpoint)) {
             changes.table(family).forget_others.insert(map, are.clone());
         }
     }

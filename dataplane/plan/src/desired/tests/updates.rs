@@ -50,6 +50,38 @@ fn one_endpoint_more_or_less_changes_a_handful_of_elements_at_any_size() {
 }
 
 #[test]
+fn under_any_policy_one_endpoint_more_or_less_moves_no_other() {
+    for (internal_local, external_local) in
+        [(false, false), (false, true), (true, false), (true, true)]
+    {
+        let features = Features {
+            node_port: Some(30_000),
+            external_ip: true,
+            internal_local,
+            external_local,
+            ..Features::default()
+        };
+        let of = |endpoints: &mut dyn Iterator<Item = u16>| Spec {
+            vips: [Some(0), None],
+            udp: false,
+            endpoints: endpoints.map(|n| (n, n % 3 == 0)).collect(),
+            features,
+        };
+        let mut run = Run::new();
+        run.step([(key(0), Some(of(&mut (0..300))))]);
+        for gone in [0, 1, 150, 151, 299] {
+            for spec in [of(&mut (0..300).filter(|n| *n != gone)), of(&mut (0..300))] {
+                let operations = run.step([(key(0), Some(spec))]).element_operations();
+                // Three frontends with two lists each.
+                let name = format!("internal {internal_local}, external {external_local}, {gone}");
+                assert!((1..=36).contains(&operations), "{name}: {operations} elements");
+            }
+        }
+        run.check();
+    }
+}
+
+#[test]
 fn removing_an_endpoint_moves_the_last_one_into_its_slot() {
     let mut run = Run::new();
     run.step([(key(0), Some(plain(0..4)))]);
