@@ -4,8 +4,10 @@ WORKDIR /zoneward
 COPY . .
 # glibc linked in: the final stage has no libraries.
 ENV RUSTFLAGS="-C target-feature=+crt-static"
-RUN cargo build --locked --profile dist --target x86_64-unknown-linux-gnu -p zoneward \
-    && cp target/x86_64-unknown-linux-gnu/dist/zoneward /zoneward/zoneward
+# A target by name keeps these flags from programs of the build itself.
+RUN target="$(rustc -vV | sed -n 's/^host: //p')" \
+    && cargo build --locked --profile dist --target "$target" -p zoneward \
+    && cp "target/$target/dist/zoneward" /zoneward/zoneward
 
 FROM scratch
 # `kubectl exec POD -- zoneward …` finds it.

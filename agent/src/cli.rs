@@ -55,6 +55,8 @@ pub(crate) enum Command {
     Diff(Box<DiffArgs>),
     /// Watch the busiest Services, and how evenly their endpoints are used
     Top(TopArgs),
+    /// Ask the agent whether its first sync is in the kernel; exit code 1 and why, if not
+    Ready(ReadyArgs),
     /// Probe the kernel and the permissions, one line per capability
     Check(CheckArgs),
     /// Remove everything Zoneward put into the kernel, or what kube-proxy left there
@@ -109,7 +111,7 @@ pub(crate) struct RunArgs {
     pub(crate) status_page: bool,
 
     /// Take this taint off the Node after the first sync. Needs the right to patch Nodes, which
-    /// deploy/base does not give.
+    /// deploy/components/taint gives and deploy/base does not.
     #[arg(long, value_name = "KEY", conflicts_with_all = ["state", "once"])]
     pub(crate) remove_taint: Option<String>,
 
@@ -172,6 +174,12 @@ impl SocketArgs {
     pub(crate) fn path(&self) -> &Path {
         &self.socket
     }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReadyArgs {
+    #[command(flatten)]
+    pub(crate) socket: SocketArgs,
 }
 
 /// Manifests instead of an agent or the kernel.

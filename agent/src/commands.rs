@@ -7,6 +7,7 @@ pub(crate) mod demo;
 pub(crate) mod diff;
 pub(crate) mod dump_rules;
 pub(crate) mod explain;
+pub(crate) mod ready;
 pub(crate) mod run;
 pub(crate) mod simulate;
 pub(crate) mod top;

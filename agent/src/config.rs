@@ -53,7 +53,7 @@ pub(crate) struct Config {
     pub(crate) balance: Balance,
     /// A queued change that is not in the kernel after twice this time makes the node unhealthy.
     pub(crate) sync_period: Duration,
-    /// The shortest time between two writes.
+    /// Checked and shown, without effect.
     pub(crate) min_sync_period: Duration,
     pub(crate) conntrack: Conntrack,
     pub(crate) oom_score_adj: Wanted<i32>,
@@ -110,7 +110,7 @@ pub(crate) struct Ipvs {
     pub(crate) min_sync_period: Duration,
     /// Round robin if empty. See [`Ipvs::scheduler`].
     pub(crate) scheduler: String,
-    /// Virtual servers in these are never removed.
+    /// Shown, without effect: nobody else's virtual server is ever removed.
     pub(crate) exclude_cidrs: Vec<IpNet>,
     pub(crate) strict_arp: bool,
     pub(crate) tcp_timeout: Duration,

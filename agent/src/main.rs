@@ -53,8 +53,8 @@ struct BadInput(String);
 
 /// Not an error, but what a command was asked to tell by its exit code: 1, without a word.
 #[derive(Debug, thiserror::Error)]
-#[error("there are differences")]
-struct Differs;
+#[error("no")]
+struct AnswerIsNo;
 
 fn main() -> ExitCode {
     complete::answer_shell();
@@ -64,7 +64,7 @@ fn main() -> ExitCode {
     if error.chain().any(is_closed_pipe) {
         return ExitCode::SUCCESS;
     }
-    if error.is::<Differs>() {
+    if error.is::<AnswerIsNo>() {
         return ExitCode::FAILURE;
     }
     // A closed standard error leaves nobody to tell.
@@ -81,6 +81,7 @@ fn run(command: Command, out: &mut dyn Write) -> anyhow::Result<()> {
         Command::Trace(args) => commands::trace::run(*args, out),
         Command::Diff(args) => commands::diff::run(*args, out),
         Command::Top(args) => commands::top::run(args, out),
+        Command::Ready(args) => commands::ready::run(&args, out),
         Command::Check(args) => commands::check::run(&args, out),
         Command::Cleanup(args) => commands::cleanup::run(args, out),
         Command::Demo(args) => commands::demo::run(args, out),

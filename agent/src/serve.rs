@@ -7,7 +7,7 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use http_body_util::Full;
@@ -27,6 +27,10 @@ use crate::status::Status;
 
 /// How long after a failure an address is tried again.
 const RETRY: Duration = Duration::from_secs(5);
+
+/// How long an address may be taken before that is an Event: during an update the agent that is replaced
+/// has it for as long as both run.
+const HANDOVER: Duration = Duration::from_secs(30);
 
 /// Where to listen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,6 +142,7 @@ async fn serve(
 ) {
     // The same failure again and again is told once.
     let mut told = String::new();
+    let mut failing_since = None;
     loop {
         let binds = *wanted.borrow_and_update();
         let work = async {
@@ -148,6 +153,7 @@ async fn serve(
                 Ok(listener) => {
                     info!(%address, "serving {}", server.name());
                     told.clear();
+                    failing_since = None;
                     let state = state.clone();
                     let answer = move |request: Request<Incoming>| {
                         let state = state.clone();
@@ -161,7 +167,10 @@ async fn serve(
                         error!(%address, %error, "cannot serve {}; trying again", server.name());
                         told.clone_from(&message);
                     }
-                    state.status.events.node(server.reason(), message);
+                    let since = *failing_since.get_or_insert_with(Instant::now);
+                    if binds.hard_fail || since.elapsed() >= HANDOVER {
+                        state.status.events.node(server.reason(), message);
+                    }
                     if binds.hard_fail {
                         let context = format!("cannot serve {} on {address}", server.name());
                         // Only the first failure matters.

@@ -3,7 +3,7 @@
 //!
 //! A file is written only if it says something else. What nobody asked for and cannot be set, such as
 //! from a container with a read-only /proc/sys, is told in one warning; what the operator asked for is
-//! an error.
+//! an error, though none that keeps an agent from its work.
 
 use std::fs;
 use std::io;

@@ -22,7 +22,7 @@ use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
-use tracing::{Instrument, info_span};
+use tracing::{Instrument, info_span, warn};
 
 use crate::BadInput;
 use crate::convert::ObjectId;
@@ -99,6 +99,17 @@ impl Drop for Watch {
     fn drop(&mut self) {
         self.task.abort();
     }
+}
+
+/// Which kubeconfig to use, none for the pod's service account. One that is named only in kube-proxy's
+/// configuration may be a path in kube-proxy's pod, as in every cluster that kubeadm made.
+pub(crate) fn kubeconfig(named: Option<&Path>, by_flag: bool, in_a_pod: bool) -> Option<&Path> {
+    let path = named?;
+    if by_flag || !in_a_pod || path.exists() {
+        return Some(path);
+    }
+    warn!(path = %path.display(), "no such kubeconfig; using the pod's service account");
+    None
 }
 
 /// Connects as a kubeconfig says, or as a pod's service account; to another address, if one is given. What

@@ -93,6 +93,28 @@ fn request(socket: &str, line: &str) -> String {
 }
 
 #[test]
+fn ready_is_said_of_an_agent_after_its_first_sync_and_of_no_other() {
+    let node = Node::new(golden("contested").join("state.yaml"));
+    let ended = node.ask(&["ready"]);
+    assert_eq!(ended, Ended { code: Some(0), out: "ready\n".into(), log: Vec::new() });
+
+    // One that waits for its manifests, beside it.
+    let folder = Folder::new(&[("state.yaml", b"kind: [")]);
+    let socket = folder.path().join("agent.sock");
+    let socket = socket.to_str().unwrap();
+    let args = ["--state", folder.path().to_str().unwrap(), "--socket", socket];
+    let mut agent = Agent::start(&node.namespace, &[&args[..], &NODE].concat());
+    agent.wait_for(&["answering questions of root"]);
+    let asked = Ended::of(&run_in(&node.namespace, &["ready", "--socket", socket]));
+    let waits = "manifests: nothing could be read yet\n".to_owned();
+    assert_eq!(asked, Ended { code: Some(1), out: waits, log: Vec::new() });
+    agent.kill();
+    let asked = Ended::of(&run_in(&node.namespace, &["ready", "--socket", socket]));
+    assert_eq!((asked.code, asked.out.as_str()), (Some(1), ""));
+    assert!(asked.log[0].starts_with("error: cannot ask the agent on"), "{:?}", asked.log);
+}
+
+#[test]
 fn the_socket_is_roots_alone_and_changes_nothing() {
     let node = Node::new(golden("dual-stack").join("state.yaml"));
     let socket = node.socket();

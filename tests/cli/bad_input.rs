@@ -456,6 +456,32 @@ fn what_is_no_file_among_the_manifests_is_passed_over() {
     assert_eq!(dump_kernel(&namespace, "text").success().out, PROGRAMMED);
 }
 
+/// The node's Services matter more than a setting. An init container has nothing else to do, so there it is
+/// an error.
+#[test]
+fn a_setting_that_the_kernel_refuses_does_not_keep_an_agent_from_its_work() {
+    let namespace = Namespace::new().unwrap();
+    let folder = Folder::new(&[("state.yaml", GOOD.as_bytes())]);
+    let path = folder.path().to_str().unwrap();
+    // More seconds than the kernel can count.
+    let args = [
+        "--node-name",
+        "node-1",
+        "--state",
+        path,
+        "--conntrack-tcp-timeout-established",
+        "2000000h",
+    ];
+    let mut agent = Agent::start(&namespace, &args);
+    let refused = "nf_conntrack_tcp_timeout_established = 7200000000: Invalid argument";
+    agent.wait_for(&["ERROR", "cannot make these settings of the kernel", refused]);
+    agent.wait_for(&["synced"]);
+    assert_eq!(dump_kernel(&namespace, "text").success().out, PROGRAMMED);
+    let init = zw_tests::binary::run_in(&namespace, &[&["run", "--init-only"], &args[..]].concat());
+    assert_eq!(init.status.code(), Some(1));
+    assert!(text(&init.stderr).contains(refused), "{}", text(&init.stderr));
+}
+
 #[test]
 fn a_running_agent_keeps_what_works_through_every_kind_of_breakage() {
     let namespace = Namespace::new().unwrap();

@@ -224,6 +224,7 @@ fn help_lists_every_command() {
         "trace",
         "diff",
         "top",
+        "ready",
         "check",
         "cleanup",
         "demo",

@@ -44,6 +44,11 @@ fn the_api_server_takes_base_and_every_overlay() {
         fs::read_dir(deploy().join("overlays")).unwrap().map(|e| e.unwrap().path()).collect();
     assert!(overlays.len() >= 2, "{overlays:?}");
     for overlay in overlays {
+        let pod = &daemon_set(&overlay)["spec"]["template"]["spec"];
+        let init = pod["initContainers"].as_array().into_iter().flatten();
+        for container in init {
+            assert_eq!(container["image"], pod["containers"][0]["image"], "{}", overlay.display());
+        }
         let mut applied = try_apply(&plane, "-k", &overlay);
         // Which the overlay with the controller has besides, see install_controller.rs.
         applied.retain(|object| !object.ends_with("/zoneward-controller"));
@@ -121,11 +126,13 @@ fn an_update_never_takes_an_agent_away_before_the_next_one_is_there() {
 }
 
 #[test]
-fn probes_ask_the_health_server() {
+fn probes_ask_the_health_server_and_at_first_the_agent_itself() {
     let pod = &daemon_set(&deploy().join("base"))["spec"]["template"]["spec"];
     let asks = |probe: &str| pod["containers"][0][probe]["httpGet"].clone();
     assert_eq!(asks("readinessProbe"), json!({"path": "/readyz", "port": 10256}));
     assert_eq!(asks("livenessProbe"), json!({"path": "/livez", "port": 10256}));
+    let own = &pod["containers"][0]["startupProbe"]["exec"]["command"];
+    assert_eq!(own, &json!(["zoneward", "ready"]));
 }
 
 #[test]
@@ -171,4 +178,23 @@ fn sysctls_are_set_by_an_init_container_and_the_agent_stays_as_it_is() {
     let without = daemon_set(&deploy().join("base"));
     let agent = &without["spec"]["template"]["spec"]["containers"][0];
     assert_eq!(pod["containers"][0]["securityContext"], agent["securityContext"]);
+}
+
+#[test]
+fn the_taint_comes_off_by_a_flag_and_a_right_of_its_own() {
+    let folder = somebodys("resources: [DEPLOY/base]\ncomponents: [DEPLOY/components/taint]\n");
+    assert_eq!(try_apply(&shared(), "-k", folder.path()), EVERYTHING);
+    let documents =
+        |folder: &Path| -> Vec<Value> { serde_saphyr::from_multiple(&kustomize(folder)).unwrap() };
+    let rules = |documents: &[Value]| -> Vec<Value> {
+        let role = documents.iter().find(|document| document["kind"] == "ClusterRole");
+        role.expect("a role")["rules"].as_array().unwrap().clone()
+    };
+    let with = documents(folder.path());
+    let mut want = rules(&documents(&deploy().join("base")));
+    want.push(json!({"apiGroups": [""], "resources": ["nodes"], "verbs": ["patch"]}));
+    assert_eq!(rules(&with), want);
+    let args = &daemon_set(folder.path())["spec"]["template"]["spec"]["containers"][0]["args"];
+    let args = args.as_array().unwrap();
+    assert_eq!(args.last().unwrap(), "--remove-taint=zoneward/starting");
 }

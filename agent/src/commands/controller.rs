@@ -81,7 +81,7 @@ pub(crate) struct ControllerArgs {
     leader_elect: bool,
 
     /// Where the Lease is.
-    #[arg(long, value_name = "NAMESPACE", default_value = "kube-system")]
+    #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE", default_value = "kube-system")]
     leader_elect_namespace: String,
 
     /// Who this one is among several; by default the host and the process.

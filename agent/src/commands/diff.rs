@@ -10,7 +10,7 @@ use zw_dataplane::{Tables, WithIpvs};
 
 use super::dump_rules::SCHEMA;
 use super::run::with_advice;
-use crate::Differs;
+use crate::AnswerIsNo;
 use crate::cli::{DiffArgs, StoryOutput};
 use crate::inspect::agent;
 use crate::inspect::drift::{Difference, INTERFACE, What, differences, settings_of};
@@ -56,7 +56,7 @@ pub(crate) fn run(args: DiffArgs, out: &mut dyn Write) -> anyhow::Result<()> {
             }
         }
     }
-    if last.is_empty() { Ok(()) } else { Err(Differs.into()) }
+    if last.is_empty() { Ok(()) } else { Err(AnswerIsNo.into()) }
 }
 
 fn compare(args: &DiffArgs) -> anyhow::Result<Vec<Difference>> {

@@ -36,7 +36,7 @@ use crate::ready::Blocker;
 use crate::serve::Servers;
 use crate::status::Status;
 use crate::sync::Engine;
-use crate::watch::{Received, Server, connect};
+use crate::watch::{Received, Server, connect, kubeconfig};
 use crate::{panics, sysctls, taint};
 use settings::{Settings, tell_ignored};
 
@@ -56,6 +56,7 @@ pub(crate) fn run(args: RunArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     if args.cleanup {
         return super::cleanup::own(out);
     }
+    let kubeconfig_by_flag = args.flags.kubeconfig.is_some();
     let mut file = ConfigFile::new(args.config, args.flags);
     let loaded = file.load().map_err(|error| unusable(&file, &error))?;
     let config = loaded.config;
@@ -77,8 +78,10 @@ pub(crate) fn run(args: RunArgs, out: &mut dyn Write) -> anyhow::Result<()> {
         let from = match args.state {
             Some(path) => From::Files(path),
             None => {
-                let (kubeconfig, master) = (config.kubeconfig.as_deref(), config.master.as_deref());
-                let (client, received) = connect(kubeconfig, master).await?;
+                let named = config.kubeconfig.as_deref();
+                let in_a_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
+                let kubeconfig = kubeconfig(named, kubeconfig_by_flag, in_a_pod);
+                let (client, received) = connect(kubeconfig, config.master.as_deref()).await?;
                 From::Cluster(client, received)
             }
         };
@@ -115,7 +118,7 @@ pub(crate) fn run(args: RunArgs, out: &mut dyn Write) -> anyhow::Result<()> {
         let engine = Engine::new(index, config.clone(), local, attendants, writer, status.clone());
         let mut agent = Agent { source, engine, status };
         let Some(tables) = tables else { return agent.once().await };
-        sysctls::apply(Path::new("/"), &config)?;
+        make_settings(&config, &agent.status);
         let (asker, questions) = questions::channel();
         let (node, status) = (config.node_name.clone(), agent.status.clone());
         let witness = Arc::new(Witness { node, status: status.clone(), asker });
@@ -140,6 +143,15 @@ fn unusable(file: &ConfigFile, error: &ConfigError) -> BadInput {
     match file.path() {
         Some(path) => BadInput(format!("cannot use the configuration {}: {error}", path.display())),
         None => BadInput(error.to_string()),
+    }
+}
+
+/// Makes the settings of the kernel that are asked for. A node whose Services work without them is better
+/// off than one without Services.
+fn make_settings(config: &Config, status: &Status) {
+    if let Err(error) = sysctls::apply(Path::new("/"), config) {
+        error!("{error}");
+        status.events.node(Reason::KernelSettingsRefused, error.to_string());
     }
 }
 
@@ -347,10 +359,8 @@ impl Agent {
         if difference.servers {
             outside.servers.reconfigure(config);
         }
-        if difference.sysctls
-            && let Err(error) = sysctls::apply(Path::new("/"), config)
-        {
-            error!("{error}");
+        if difference.sysctls {
+            make_settings(config, &self.status);
         }
         self.status.configured(config);
     }

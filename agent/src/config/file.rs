@@ -21,7 +21,14 @@ const API_VERSION: &str = "kubeproxy.config.k8s.io/v1alpha1";
 const KIND: &str = "KubeProxyConfiguration";
 
 /// Known fields without effect here, named in a warning where they say something.
-const IGNORED: [&str; 9] = [
+const IGNORED: [&str; 16] = [
+    "clientConnection.acceptContentTypes",
+    "clientConnection.qps",
+    "clientConnection.burst",
+    "nftables.minSyncPeriod",
+    "iptables.minSyncPeriod",
+    "ipvs.minSyncPeriod",
+    "ipvs.excludeCIDRs",
     "featureGates",
     "enableProfiling",
     "showHiddenMetricsForVersion",
@@ -34,7 +41,7 @@ const IGNORED: [&str; 9] = [
 ];
 
 /// Also without effect when the mode is nftables by name: kube-proxy then reads nftables' own.
-const IGNORED_IN_NFTABLES: [&str; 2] = ["iptables.syncPeriod", "iptables.minSyncPeriod"];
+const IGNORED_IN_NFTABLES: [&str; 1] = ["iptables.syncPeriod"];
 
 /// The fields, each absent unless it was set to something.
 #[derive(Debug, Default, Deserialize)]

@@ -103,7 +103,8 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "DURATION", alias = "iptables-sync-period")]
     pub(crate) sync_period: Option<Span>,
 
-    /// The shortest time between two writes to the kernel [default: 1s]
+    /// Without effect but checked, as kube-proxy's: what changes is written at once, and what changes
+    /// meanwhile together [default: 1s]
     #[arg(long, value_name = "DURATION", alias = "iptables-min-sync-period")]
     pub(crate) min_sync_period: Option<Span>,
 
