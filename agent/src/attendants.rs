@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::Sender;
 use zw_model::{Family, NodeContext, Protocol, Service, ServiceKey, Slice};
-use zw_plan::{At, Backend, Desired, Exposure, Frontend, PortRules};
+use zw_plan::{At, Backend, Desired, Exposure, Frontend, PortRules, ServiceRules};
 
 use crate::around::Around;
 use crate::config::Config;
@@ -44,9 +44,9 @@ pub(crate) struct Attendants {
 pub(crate) struct Before(BTreeSet<Frontend>);
 
 impl Before {
-    /// Takes in what other Services had.
-    pub(crate) fn absorb(&mut self, Before(others): Before) {
-        self.0.extend(others);
+    /// Takes in what a Service has until it changes.
+    pub(crate) fn note(&mut self, rules: &ServiceRules) {
+        self.0.extend(rules.ports.iter().map(|port| port.frontend));
     }
 }
 
@@ -95,12 +95,6 @@ impl Attendants {
         before != self.on_localhost
     }
 
-    /// To be asked before the Services change.
-    pub(crate) fn before(desired: &Desired, keys: &BTreeSet<ServiceKey>) -> Before {
-        let rules = keys.iter().filter_map(|key| desired.service(key));
-        Before(rules.flat_map(|rules| &rules.ports).map(|port| port.frontend).collect())
-    }
-
     /// These Services have changed, and the kernel knows.
     pub(crate) fn attend<'a>(
         &mut self,
@@ -111,15 +105,17 @@ impl Attendants {
     ) {
         let mut changed = ChangedFlows::default();
         let mut touched = before;
+        touched.retain(|frontend| self.is_attended(frontend));
         for key in keys {
-            self.count_without_local(key, desired);
+            let ports = desired.service(key).map_or(&[][..], |rules| &rules.ports);
+            self.count_without_local(key, ports);
             let asked = index.service(key).and_then(|(service, slices)| {
                 let port = service.external.as_ref()?.health_check_port?;
                 Some((port, ready_here(service, slices, index.node())))
             });
             self.health_ports.set(key, asked);
-            let rules = desired.service(key).into_iter().flat_map(|rules| &rules.ports);
-            touched.extend(rules.map(|rules| rules.frontend));
+            let frontends = ports.iter().map(|rules| rules.frontend);
+            touched.extend(frontends.filter(|frontend| self.is_attended(frontend)));
         }
         for frontend in touched {
             // Whoever has it now: perhaps another Service, which claims the same and did not change.
@@ -145,14 +141,9 @@ impl Attendants {
         if !changed.is_empty() {
             self.flows.clean(changed);
         }
-        for ((policy, family), services) in &self.without_local {
-            let services = i64::try_from(services.len()).unwrap_or(i64::MAX);
-            self.status.metrics.no_local_endpoints(*policy, *family, services);
-        }
     }
 
-    fn count_without_local(&mut self, key: &ServiceKey, desired: &Desired) {
-        let ports = desired.service(key).map_or(&[][..], |rules| &rules.ports);
+    fn count_without_local(&mut self, key: &ServiceKey, ports: &[PortRules]) {
         for family in Family::BOTH {
             for policy in [Policy::Internal, Policy::External] {
                 let lacks = |rules: &PortRules| {
@@ -165,10 +156,13 @@ impl Attendants {
                     of_family && rules.has_endpoints && answering.is_empty()
                 };
                 let services = self.without_local.entry((policy, family)).or_default();
-                if ports.iter().any(lacks) {
-                    services.insert(key.clone());
-                } else {
-                    services.remove(key);
+                let changed = match ports.iter().any(lacks) {
+                    true => services.insert(key.clone()),
+                    false => services.remove(key),
+                };
+                if changed {
+                    let services = i64::try_from(services.len()).unwrap_or(i64::MAX);
+                    self.status.metrics.no_local_endpoints(policy, family, services);
                 }
             }
         }
@@ -176,6 +170,11 @@ impl Attendants {
 }
 
 impl Attendants {
+    /// Most frontends are TCP ports of cluster IPs, with which nothing is to be done.
+    fn is_attended(&self, frontend: &Frontend) -> bool {
+        self.cleans(frontend) || localhost(frontend).is_some()
+    }
+
     /// Whether flows to it are looked after: who sends UDP would never notice.
     fn cleans(&self, frontend: &Frontend) -> bool {
         match frontend.protocol {

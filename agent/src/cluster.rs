@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use tracing::{debug, info, warn};
 
 use crate::convert::{Body, Content, Kind, Node, Object, ObjectId, Problem};
+use crate::few::first_few;
 use crate::holders::Holders;
 use crate::index::Index;
 use crate::ready::Blocker;
@@ -239,8 +240,6 @@ impl Cluster {
     /// Once per version of an object, in one line.
     fn complain(&mut self, id: &ObjectId, version: u64, problems: &[Problem]) {
         const REMEMBERED: usize = 10_000;
-        /// A slice may have a thousand endpoints that make no sense.
-        const NAMED: usize = 5;
         if problems.is_empty() {
             return;
         }
@@ -248,11 +247,10 @@ impl Cluster {
             self.complained.clear();
         }
         if self.complained.insert((id.clone(), version)) {
-            let named: Vec<String> = problems.iter().take(NAMED).map(Problem::to_string).collect();
-            let more = problems.len() - named.len();
-            let more = if more > 0 { format!("; and {more} more") } else { String::new() };
-            warn!(object = %id, "{}{more}", named.join("; "));
-            self.status.recent.complain(format!("{id}: {}{more}", named.join("; ")));
+            // A slice may have a thousand endpoints that make no sense.
+            let named = first_few(problems);
+            warn!(object = %id, "{named}");
+            self.status.recent.complain(format!("{id}: {named}"));
             self.status.rejected(id.kind);
         }
     }

@@ -11,6 +11,10 @@ use jiff::Timestamp;
 use serde::Serialize;
 use zw_model::Family;
 
+/// How long the kernel may take to answer before that is told. A transaction of 250,000 elements takes a
+/// second where nothing else runs.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
 /// One moment on both clocks: one never jumps, the other is what people read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Now {
@@ -51,8 +55,8 @@ pub(crate) struct Health {
     /// See [`crate::config::Config::sync_period`].
     pub(crate) sync_period: Duration,
     pub(crate) node: NodeState,
-    /// The kernel has not answered for so long that it may never do.
-    pub(crate) stuck: bool,
+    /// Since when the kernel owes an answer.
+    pub(crate) asked: Option<Instant>,
     families: BTreeMap<Family, Progress>,
 }
 
@@ -85,7 +89,7 @@ struct FamilyAnswer {
 
 impl Health {
     pub(crate) fn new(sync_period: Duration) -> Self {
-        Self { sync_period, node: NodeState::default(), stuck: false, families: BTreeMap::new() }
+        Self { sync_period, node: NodeState::default(), asked: None, families: BTreeMap::new() }
     }
 
     /// A change of this family waits to be written.
@@ -101,7 +105,8 @@ impl Health {
 
     /// Whether every change has been written in time.
     pub(crate) fn is_live(&self, now: Now) -> bool {
-        !self.stuck && self.families.values().all(|progress| self.in_time(progress, now))
+        let answers = self.asked.is_none_or(|since| now.steady < since + PATIENCE);
+        answers && self.families.values().all(|progress| self.in_time(progress, now))
     }
 
     /// `/healthz`: whether load balancers should send traffic here, and the body that says so.
@@ -239,6 +244,16 @@ mod tests {
         assert!(!healthy);
         let answer = serde_json::to_value(&answer).unwrap();
         assert_eq!(answer["lastUpdated"], "0001-01-01T00:00:00Z");
+    }
+
+    #[test]
+    fn a_kernel_that_does_not_answer_is_unhealthy_until_it_does() {
+        let (mut health, clock) = start();
+        health.asked = Some(clock.at(10).steady);
+        assert!(health.livez(clock.at(39)).0);
+        assert!(!health.livez(clock.at(40)).0 && !health.healthz(clock.at(40)).0);
+        health.asked = None;
+        assert!(health.livez(clock.at(41)).0);
     }
 
     #[test]

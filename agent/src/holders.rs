@@ -8,8 +8,10 @@
 //! Pure: time is passed in. There is one entry per object and no set per watch, for a node has room for
 //! each of tens of thousands of objects once.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
+
+use foldhash::HashMap;
 
 use crate::convert::{Kind, ObjectId};
 use crate::watch::StreamId;

@@ -4,11 +4,12 @@
 //! What says the same again touches nothing: relists, status updates and renewed annotations are most
 //! of what a watch brings.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use foldhash::HashMap;
 use ipnet::IpNet;
 use zw_model::{NodeContext, Service, ServiceKey, Slice, SliceKey};
 

@@ -13,6 +13,7 @@ mod config;
 mod conntrack_cleanup;
 mod convert;
 mod events;
+mod few;
 mod files;
 mod flows;
 mod health;

@@ -131,9 +131,9 @@ impl Status {
         lock(&self.refused).clone()
     }
 
-    /// Whether the kernel has not answered for so long that it may never do.
-    pub(crate) fn stuck(&self, stuck: bool) {
-        lock(&self.health).stuck = stuck;
+    /// The kernel was asked, or has answered. If it does not for long, the agent is not healthy.
+    pub(crate) fn kernel_asked(&self, asked: bool) {
+        lock(&self.health).asked = asked.then(Instant::now);
     }
 
     /// What waited turned out to change nothing.

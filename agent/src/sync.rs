@@ -10,18 +10,19 @@ mod order;
 mod pace;
 mod partial;
 mod repair;
+mod report;
 mod servers;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use tokio::time::Instant;
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 use zw_dataplane::{WhyUnserved, WriteError, Writer};
-use zw_model::{Family, ServiceKey};
+use zw_model::ServiceKey;
 use zw_plan::{Changes, Desired, Drift, Surroundings, VirtualKey};
 
 use crate::around::Around;
@@ -34,6 +35,7 @@ use crate::metrics::SyncReport;
 use crate::status::Status;
 use order::Waiting;
 use pace::Pace;
+use report::Report;
 
 /// How many readings in the background may come to nothing where one is needed.
 const UNSURE: u32 = 4;
@@ -75,6 +77,8 @@ pub(crate) struct Engine {
     waiting: Waiting,
     ahead: Option<Planned>,
     starting: Option<Report>,
+    /// What was just written of those, not freed yet.
+    spent: Option<Changes>,
     /// When the pods of Services changed that are not in the kernel yet.
     triggered: BTreeMap<ServiceKey, SystemTime>,
     /// The configuration or the node's addresses may have changed.
@@ -86,33 +90,6 @@ pub(crate) struct Engine {
 struct Planned {
     services: usize,
     changes: Changes,
-}
-
-/// What one sync did, for the log.
-#[derive(Debug, Default)]
-struct Report {
-    services: usize,
-    chains: usize,
-    /// Changes to IPVS and its interface.
-    servers: usize,
-    /// It began with what failed before, for want of memory perhaps.
-    again: bool,
-    did: SyncReport,
-}
-
-impl Report {
-    /// Takes in what was done later.
-    fn absorb(&mut self, later: Report) {
-        self.services += later.services;
-        self.chains += later.chains;
-        self.servers += later.servers;
-        self.did.repaired |= later.did.repaired;
-        self.did.elements += later.did.elements;
-        self.did.bytes += later.did.bytes;
-        self.did.read += later.did.read;
-        self.did.plan += later.did.plan;
-        self.did.commit += later.did.commit;
-    }
 }
 
 impl Engine {
@@ -153,6 +130,7 @@ impl Engine {
             waiting: Waiting::default(),
             ahead: None,
             starting: None,
+            spent: None,
             look_around: true,
         }
     }
@@ -364,51 +342,6 @@ impl Engine {
         self.around = around;
         (Some(self.around.surroundings.clone()), everything)
     }
-
-    /// What is in the kernel now. In a busy cluster something changes many times a second, so only what
-    /// is out of the ordinary is for everyone's log.
-    fn tell(&mut self, report: &Report) {
-        let Report { services, chains, servers, did, .. } = report;
-        self.status.synced(did);
-        self.report_latency();
-        macro_rules! log {
-            ($level:ident, $what:literal) => {
-                $level!(
-                    services,
-                    elements = did.elements,
-                    chains,
-                    servers = self.desired.by_ipvs().then_some(*servers),
-                    bytes = did.bytes,
-                    read_ms = milliseconds(did.read),
-                    plan_ms = milliseconds(did.plan),
-                    commit_ms = milliseconds(did.commit),
-                    $what
-                )
-            };
-        }
-        match (did.full, did.repaired) {
-            (true, _) => log!(info, "synced"),
-            (false, true) => log!(info, "repaired"),
-            (false, false) => log!(debug, "synced"),
-        }
-    }
-
-    /// How long it took from a pod's change until the kernel knew.
-    fn report_latency(&mut self) {
-        let now = SystemTime::now();
-        for (key, at) in std::mem::take(&mut self.triggered) {
-            let Some((service, _)) = self.index.service(&key) else { continue };
-            let took = now.duration_since(at).unwrap_or_default();
-            for family in Family::BOTH.into_iter().filter(|f| service.cluster_ip(*f).is_some()) {
-                self.status.metrics.programmed(family, took);
-            }
-        }
-    }
-}
-
-/// To the microsecond.
-fn milliseconds(duration: Duration) -> f64 {
-    (duration.as_secs_f64() * 1e6).round() / 1e3
 }
 
 #[cfg(test)]

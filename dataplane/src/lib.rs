@@ -14,7 +14,7 @@ mod kernel;
 mod live;
 mod nft;
 mod probe;
-#[cfg(feature = "testing")]
+#[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod watch;
 mod writer;

@@ -1,7 +1,9 @@
-//! The thread that talks to the kernel. A commit blocks inside one system call for as long as the
-//! kernel takes, a quarter of a second for 100,000 elements: nothing else may wait on that thread.
+//! The way to the kernel. A commit blocks inside one system call for as long as the kernel takes, a
+//! quarter of a second for 100,000 elements, so there is a thread on which nothing else waits. A handful
+//! of elements takes less time than to wake that thread: such a job may be done on the spot.
 
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, TryLockError};
 use std::thread;
 
 use zw_plan::{Changes, Element, Place};
@@ -42,17 +44,26 @@ type Job = Box<dyn FnOnce(&mut dyn Tables) + Send>;
 #[derive(Clone)]
 pub struct Writer {
     jobs: SyncSender<Job>,
+    tables: Arc<Mutex<dyn Tables + Send>>,
 }
 
 impl Writer {
     /// Starts the thread.
-    pub fn start(mut tables: impl Tables + Send + 'static) -> Result<Self, WriteError> {
+    pub fn start(tables: impl Tables + Send + 'static) -> Result<Self, WriteError> {
         let (jobs, waiting) = sync_channel::<Job>(WAITING);
+        let tables: Arc<Mutex<dyn Tables + Send>> = Arc::new(Mutex::new(tables));
+        let shared = tables.clone();
+        let work = move || {
+            for job in waiting {
+                // Who panicked with it left no transaction half done: the kernel takes them whole.
+                job(&mut *shared.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
+            }
+        };
         thread::Builder::new()
             .name("kernel-writer".into())
-            .spawn(move || waiting.into_iter().for_each(|job| job(&mut tables)))
+            .spawn(work)
             .map_err(|_| WriteError::WriterGone)?;
-        Ok(Self { jobs })
+        Ok(Self { jobs, tables })
     }
 
     /// Runs a job on the thread; `done` gets its value there and must not block.
@@ -63,5 +74,46 @@ impl Writer {
     ) -> Result<(), WriteError> {
         let job: Job = Box::new(move |tables| done(job(tables)));
         self.jobs.send(job).map_err(|_| WriteError::WriterGone)
+    }
+
+    /// Runs a job that takes the kernel microseconds on the calling thread. Nothing, if the writer's
+    /// thread is at work: the job is to be submitted then.
+    pub fn at_once<T>(&self, job: impl FnOnce(&mut dyn Tables) -> T) -> Option<T> {
+        match self.tables.try_lock() {
+            Ok(mut tables) => Some(job(&mut *tables)),
+            Err(TryLockError::Poisoned(poisoned)) => Some(job(&mut *poisoned.into_inner())),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+    use crate::testing::Memory;
+
+    #[test]
+    fn a_job_is_done_on_the_spot_unless_the_thread_is_at_work() {
+        let writer = Writer::start(Memory::default()).unwrap();
+        let here = thread::current().id();
+        assert_eq!(writer.at_once(|_| thread::current().id()), Some(here));
+
+        let ((started, starts), (end, ended)) = (channel(), channel::<()>());
+        let (tell, told) = channel();
+        let long = move |_: &mut dyn Tables| {
+            started.send(()).unwrap();
+            ended.recv().unwrap();
+            thread::current().id()
+        };
+        writer.submit(long, move |on| tell.send(on).unwrap()).unwrap();
+        starts.recv().unwrap();
+        assert_eq!(writer.at_once(|_| ()), None);
+        end.send(()).unwrap();
+        assert_ne!(told.recv().unwrap(), here);
+        // The thread lets go of the tables a moment after it has told.
+        let mut free = std::iter::repeat_with(|| writer.at_once(|_| ())).take(1_000_000);
+        assert!(free.any(|done| done.is_some()));
     }
 }

@@ -227,7 +227,7 @@ fn services_that_cannot_be_served_are_named_with_their_field() {
         let (name, annotated) = (
             "metadata: {name: other,",
             // Debian's kernel has no such module.
-            "metadata: {annotations: {zoneward.io/ipvs-scheduler: twos}, name: other,",
+            "metadata: {annotations: {zoneward/ipvs-scheduler: twos}, name: other,",
         );
         assert_eq!(text.matches(name).count(), 1);
         std::fs::write(&file, text.replace(name, annotated)).unwrap();

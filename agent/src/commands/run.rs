@@ -1,8 +1,8 @@
 //! `zoneward run`: the agent.
 
+mod retry;
 mod settings;
 
-use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,11 +38,8 @@ use crate::status::Status;
 use crate::sync::Engine;
 use crate::watch::{Received, Server, connect, kubeconfig};
 use crate::{panics, sysctls, taint};
+use retry::Retry;
 use settings::{Settings, tell_ignored};
-
-/// How long after a failed sync the next try is made, doubling up to the longest.
-const FIRST_RETRY: Duration = Duration::from_secs(1);
-const LONGEST_RETRY: Duration = Duration::from_secs(30);
 
 /// How many ports that could not be opened may wait to be told.
 const FAILURES: usize = 256;
@@ -272,7 +269,8 @@ impl Agent {
         drains.set_missed_tick_behavior(MissedTickBehavior::Delay);
         self.status.wait_for(self.source.waiting_for());
         loop {
-            let due = retry.until.or_else(|| self.engine.due(Instant::now())).filter(|_| complete);
+            let due =
+                retry.until().or_else(|| self.engine.due(Instant::now())).filter(|_| complete);
             tokio::select! {
                 now = self.source.changed(self.engine.index()) => self.took_in(&mut complete, now),
                 difference = outside.settings.changed() => self.reconfigure(outside, &difference),
@@ -363,52 +361,5 @@ impl Agent {
             make_settings(config, &self.status);
         }
         self.status.configured(config);
-    }
-}
-
-/// Waiting longer after each failure.
-#[derive(Default)]
-struct Retry {
-    wait: Option<Duration>,
-    until: Option<Instant>,
-}
-
-impl Retry {
-    fn not_yet(&self) -> bool {
-        self.until.is_some_and(|until| Instant::now() < until)
-    }
-
-    fn postpone(&mut self) -> Duration {
-        let wait = self.wait.map_or(FIRST_RETRY, |wait| (wait * 2).min(LONGEST_RETRY));
-        self.wait = Some(wait);
-        let wait = jittered(wait);
-        self.until = Some(Instant::now() + wait);
-        wait
-    }
-}
-
-/// Up to a quarter more or less, so that nodes that failed together do not try again together.
-fn jittered(wait: Duration) -> Duration {
-    let quarter = wait / 4;
-    // Of a random number only the last bits are needed.
-    let random = (RandomState::new().hash_one(0) % 1024) as u32;
-    wait - quarter + quarter * 2 * random / 1024
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn retries_wait_longer_each_time_up_to_a_bound_and_never_the_same() {
-        let mut retry = Retry::default();
-        let waits: Vec<Duration> = (0..40).map(|_| retry.postpone()).collect();
-        for (at, wait) in waits.iter().enumerate() {
-            let plain = (FIRST_RETRY * 2u32.pow(at.min(10) as u32)).min(LONGEST_RETRY);
-            assert!(*wait >= plain * 3 / 4 && *wait <= plain * 5 / 4, "{at}: {wait:?}");
-        }
-        let last: std::collections::BTreeSet<&Duration> = waits[10..].iter().collect();
-        assert!(last.len() > 1, "{waits:?}");
-        assert!(retry.not_yet());
     }
 }

@@ -4,43 +4,90 @@
 //! Per thread, for all objects are converted on one; what nobody has any more is swept out now and then.
 
 use std::cell::RefCell;
-use std::collections::HashSet;
-use std::hash::Hash;
 use std::sync::Arc;
 
-use zw_model::Topology;
+use foldhash::{HashMap, HashSet};
+use zw_model::{Hints, Topology};
+
+use super::raw::{self, Text};
 
 /// How many copies are kept at least before sweeping is worth it.
 const FEW: usize = 1024;
 
+/// How many places at one node are told apart: with and without hints, and for whom. Each is looked at in
+/// turn, so whoever invents thousands gets a copy for each endpoint.
+const MOST_AT_A_NODE: usize = 32;
+
 thread_local! {
-    static NAMES: RefCell<Known<str>> = RefCell::new(Known::default());
-    static TOPOLOGIES: RefCell<Known<Topology>> = RefCell::new(Known::default());
+    static NAMES: RefCell<Names> = RefCell::new(Names::default());
+    static PLACES: RefCell<Places> = RefCell::new(Places::default());
 }
 
 /// The copy of a name that everybody has.
 pub(super) fn shared(name: &str) -> Arc<str> {
-    NAMES.with_borrow_mut(|known| known.shared(name, |name| name.into()))
+    NAMES.with_borrow_mut(|known| known.shared(name))
 }
 
-/// The copy of a topology that all endpoints of a node have, but for hints.
-pub(super) fn shared_topology(topology: Topology) -> Arc<Topology> {
-    TOPOLOGIES.with_borrow_mut(|known| known.shared(&topology, |new| Arc::new(new.clone())))
+/// The copy of a place that all endpoints of a node have, but for hints.
+pub(super) fn shared_place(place: &Place<'_>) -> Arc<Topology> {
+    PLACES.with_borrow_mut(|known| known.shared(place))
 }
 
-struct Known<T: ?Sized> {
-    copies: HashSet<Arc<T>>,
-    sweep_at: usize,
+/// Where an endpoint is, as its slice says it.
+#[derive(Debug, Default)]
+pub(super) struct Place<'a> {
+    pub(super) node: Option<Text<'a>>,
+    pub(super) zone: Option<Text<'a>>,
+    pub(super) hints: Option<raw::Hints<'a>>,
 }
 
-impl<T: ?Sized> Default for Known<T> {
-    fn default() -> Self {
-        Self { copies: HashSet::new(), sweep_at: FEW }
+impl Place<'_> {
+    fn is(&self, known: &Topology) -> bool {
+        let listed = |list: &Option<Vec<raw::Named<'_>>>, known: &[Arc<str>]| {
+            let list = list.as_deref().unwrap_or_default();
+            list.iter().map(|item| &*item.name).eq(known.iter().map(|name| &**name))
+        };
+        let hinted = match (&self.hints, &known.hints) {
+            (None, None) => true,
+            (Some(raw), Some(known)) => {
+                listed(&raw.for_zones, &known.zones) && listed(&raw.for_nodes, &known.nodes)
+            }
+            _ => false,
+        };
+        self.node.as_deref() == known.node.as_deref()
+            && self.zone.as_deref() == known.zone.as_deref()
+            && hinted
+    }
+
+    fn copy(&self) -> Arc<Topology> {
+        let listed = |list: &Option<Vec<raw::Named<'_>>>| -> Vec<Arc<str>> {
+            list.iter().flatten().map(|item| shared(&item.name)).collect()
+        };
+        let hints = |hints: &raw::Hints<'_>| Hints {
+            zones: listed(&hints.for_zones),
+            nodes: listed(&hints.for_nodes),
+        };
+        Arc::new(Topology {
+            node: self.node.as_deref().map(shared),
+            zone: self.zone.as_deref().map(shared),
+            hints: self.hints.as_ref().map(hints),
+        })
     }
 }
 
-impl<T: ?Sized + Eq + Hash> Known<T> {
-    fn shared(&mut self, wanted: &T, copy: impl FnOnce(&T) -> Arc<T>) -> Arc<T> {
+struct Names {
+    copies: HashSet<Arc<str>>,
+    sweep_at: usize,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Self { copies: HashSet::default(), sweep_at: FEW }
+    }
+}
+
+impl Names {
+    fn shared(&mut self, wanted: &str) -> Arc<str> {
         if let Some(known) = self.copies.get(wanted) {
             return known.clone();
         }
@@ -48,8 +95,44 @@ impl<T: ?Sized + Eq + Hash> Known<T> {
             self.copies.retain(|copy| Arc::strong_count(copy) > 1);
             self.sweep_at = (self.copies.len() * 2).max(FEW);
         }
-        let new = copy(wanted);
+        let new: Arc<str> = wanted.into();
         self.copies.insert(new.clone());
+        new
+    }
+}
+
+/// By node, so that an endpoint costs one look and not one for each of its names.
+struct Places {
+    at: HashMap<Arc<str>, Vec<Arc<Topology>>>,
+    sweep_at: usize,
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        Self { at: HashMap::default(), sweep_at: FEW }
+    }
+}
+
+impl Places {
+    fn shared(&mut self, place: &Place<'_>) -> Arc<Topology> {
+        let node = place.node.as_deref().unwrap_or_default();
+        if let Some(known) = self.at.get_mut(node) {
+            if let Some(same) = known.iter().find(|known| place.is(known)) {
+                return same.clone();
+            }
+            known.retain(|copy| Arc::strong_count(copy) > 1);
+            let new = place.copy();
+            if known.len() < MOST_AT_A_NODE {
+                known.push(new.clone());
+            }
+            return new;
+        }
+        if self.at.len() >= self.sweep_at {
+            self.at.retain(|_, known| known.iter().any(|copy| Arc::strong_count(copy) > 1));
+            self.sweep_at = (self.at.len() * 2).max(FEW);
+        }
+        let new = place.copy();
+        self.at.insert(shared(node), vec![new.clone()]);
         new
     }
 }
@@ -65,23 +148,51 @@ mod tests {
         assert_eq!(&*shared("zone-b"), "zone-b");
     }
 
-    #[test]
-    fn endpoints_at_the_same_place_have_the_same_copy() {
-        let at = |node: &str| Topology { node: Some(shared(node)), ..Topology::default() };
-        let (one, two) = (shared_topology(at("node-1")), shared_topology(at("node-1")));
-        assert!(Arc::ptr_eq(&one, &two));
-        assert_eq!(*shared_topology(at("node-2")), at("node-2"));
+    fn at(node: &'static str) -> Place<'static> {
+        Place { node: Some(node.into()), zone: Some("zone-a".into()), hints: None }
+    }
+
+    fn hinted(zone: &str) -> Place<'_> {
+        let for_zones = Some(vec![raw::Named { name: zone.into() }]);
+        let hints = Some(raw::Hints { for_zones, for_nodes: None });
+        Place { hints, ..at("node-1") }
     }
 
     #[test]
-    fn names_that_nobody_has_any_more_are_forgotten() {
-        let mut known = Known::<str>::default();
-        let mut shared = |name: &str| known.shared(name, |name| name.into());
-        let kept = shared("kept");
-        for i in 0..100 * FEW {
-            shared(&i.to_string());
+    fn endpoints_at_the_same_place_have_the_same_copy() {
+        let place =
+            Topology { node: Some("node-1".into()), zone: Some("zone-a".into()), hints: None };
+        assert_eq!(*shared_place(&at("node-1")), place);
+        assert!(Arc::ptr_eq(&shared_place(&at("node-1")), &shared_place(&at("node-1"))));
+        assert_eq!(shared_place(&at("node-2")).node.as_deref(), Some("node-2"));
+        let hints = Hints { zones: vec!["zone-b".into()], nodes: vec![] };
+        let elsewhere = shared_place(&hinted("zone-b"));
+        assert_eq!(*elsewhere, Topology { hints: Some(hints), ..place });
+        assert!(Arc::ptr_eq(&elsewhere, &shared_place(&hinted("zone-b"))));
+        assert_eq!(*shared_place(&Place::default()), Topology::default());
+    }
+
+    #[test]
+    fn a_node_with_endless_hints_costs_copies_and_no_endless_search() {
+        let mut known = Places::default();
+        let zones: Vec<String> = (0..100 * MOST_AT_A_NODE).map(|i| i.to_string()).collect();
+        let kept: Vec<_> = zones.iter().map(|zone| known.shared(&hinted(zone))).collect();
+        assert_eq!(known.at["node-1"].len(), MOST_AT_A_NODE);
+        drop(kept);
+        let one = known.shared(&hinted("zone-c"));
+        assert!(Arc::ptr_eq(&one, &known.shared(&hinted("zone-c"))));
+    }
+
+    #[test]
+    fn names_and_nodes_that_nobody_has_any_more_are_forgotten() {
+        let (mut names, mut places) = (Names::default(), Places::default());
+        let kept = (names.shared("kept"), places.shared(&at("kept")));
+        for i in (0..100 * FEW).map(|i| i.to_string()) {
+            names.shared(&i);
+            places.shared(&Place { node: Some(i.as_str().into()), ..Place::default() });
         }
-        assert!(Arc::ptr_eq(&kept, &shared("kept")));
-        assert!(known.copies.len() <= FEW);
+        assert!(Arc::ptr_eq(&kept.0, &names.shared("kept")));
+        assert!(Arc::ptr_eq(&kept.1, &places.shared(&at("kept"))));
+        assert!(names.copies.len() <= FEW && places.at.len() <= FEW);
     }
 }

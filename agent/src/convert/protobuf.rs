@@ -149,7 +149,7 @@ impl<'a> Message<'a> for raw::Metadata<'a> {
                     b"endpoints.kubernetes.io/last-change-trigger-time" => {
                         &mut annotations.last_change_trigger_time
                     }
-                    b"zoneward.io/ipvs-scheduler" => &mut annotations.ipvs_scheduler,
+                    b"zoneward/ipvs-scheduler" => &mut annotations.ipvs_scheduler,
                     b"zoneward/approach" => &mut annotations.approach,
                     b"zoneward/reason" => &mut annotations.reason,
                     _ => return Ok(()),

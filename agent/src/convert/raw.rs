@@ -151,7 +151,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Labels<'a> {
 pub(super) struct Annotations<'a> {
     #[serde(borrow, rename = "endpoints.kubernetes.io/last-change-trigger-time")]
     pub(super) last_change_trigger_time: Option<Text<'a>>,
-    #[serde(rename = "zoneward.io/ipvs-scheduler")]
+    #[serde(rename = "zoneward/ipvs-scheduler")]
     pub(super) ipvs_scheduler: Option<Text<'a>>,
     #[serde(rename = "zoneward/approach")]
     pub(super) approach: Option<Text<'a>>,

@@ -165,7 +165,7 @@ fn scheduler(raw: &raw::Service<'_>, problems: &mut Problems) -> Option<Schedule
     let scheduler = text.parse::<Scheduler>();
     scheduler
         .map_err(|message| {
-            problems.add("metadata.annotations[zoneward.io/ipvs-scheduler]".into(), message);
+            problems.add("metadata.annotations[zoneward/ipvs-scheduler]".into(), message);
         })
         .ok()
 }

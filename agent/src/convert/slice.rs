@@ -1,16 +1,12 @@
 //! EndpointSlices.
 
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use k8s_openapi::jiff::Timestamp;
-use zw_model::{
-    Conditions, Family, Hints, Scope, ServiceKey, Slice, SliceEndpoint, SliceKey, SlicePort,
-    Topology,
-};
+use zw_model::{Conditions, Family, Scope, ServiceKey, Slice, SliceEndpoint, SliceKey, SlicePort};
 
 use super::address::{is_ordinary, parse_address};
-use super::names::{shared, shared_topology};
+use super::names::{Place, shared, shared_place};
 use super::raw::{self, Labels};
 use super::{Body, Kind, Object, Problem, Problems, convert_port, identify};
 
@@ -96,16 +92,7 @@ fn convert_endpoint(raw: raw::Endpoint<'_>, family: Family) -> Result<SliceEndpo
         return Err(format!("{addr} is not an address of one endpoint that nodes can reach"));
     }
     let conditions = raw.conditions.unwrap_or_default();
-    let listed = |list: Option<Vec<raw::Named<'_>>>| -> Vec<Arc<str>> {
-        list.unwrap_or_default().iter().map(|item| shared(&item.name)).collect()
-    };
-    let topology = Topology {
-        node: raw.node_name.map(|name| shared(&name)),
-        zone: raw.zone.map(|name| shared(&name)),
-        hints: raw
-            .hints
-            .map(|hints| Hints { zones: listed(hints.for_zones), nodes: listed(hints.for_nodes) }),
-    };
+    let place = Place { node: raw.node_name, zone: raw.zone, hints: raw.hints };
     Ok(SliceEndpoint {
         addr,
         conditions: Conditions::from_optional(
@@ -113,6 +100,6 @@ fn convert_endpoint(raw: raw::Endpoint<'_>, family: Family) -> Result<SliceEndpo
             conditions.serving,
             conditions.terminating,
         ),
-        topology: shared_topology(topology),
+        topology: shared_place(&place),
     })
 }

@@ -7,6 +7,7 @@ pub(crate) use servers::INTERFACE;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use serde::Serialize;
 use zw_model::{Family, Scheduler};
@@ -73,7 +74,7 @@ pub(crate) fn differences(desired: &Desired, actual: &Actual) -> Vec<Difference>
 }
 
 /// Whose a frontend is.
-struct Names(HashMap<Frontend, String>);
+struct Names(HashMap<Frontend, Arc<str>>);
 
 impl Names {
     fn of(desired: &Desired, actual: &Actual) -> Self {
@@ -91,7 +92,7 @@ impl Names {
         }
         for key in desired.service_keys() {
             for port in desired.service(key).into_iter().flat_map(|rules| &rules.ports) {
-                names.insert(port.frontend, port.comment.to_string());
+                names.insert(port.frontend, port.comment.clone());
             }
         }
         Self(names)
@@ -107,7 +108,8 @@ impl Names {
         );
         let looked_up = || self.0.get(&decode_frontend(family, set, &element.key)?).cloned();
         let name = element.comment.clone();
-        name.or_else(|| if about_nobody { None } else { looked_up() }).unwrap_or_default()
+        let name = name.or_else(|| if about_nobody { None } else { looked_up() });
+        name.as_deref().unwrap_or_default().to_owned()
     }
 }
 

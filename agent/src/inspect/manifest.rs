@@ -70,7 +70,7 @@ pub(crate) fn service(service: &Service) -> Value {
     }
     if let Some(scheduler) = &service.scheduler {
         let scheduler = scheduler.to_string();
-        object["metadata"]["annotations"]["zoneward.io/ipvs-scheduler"] = json!(scheduler);
+        object["metadata"]["annotations"]["zoneward/ipvs-scheduler"] = json!(scheduler);
     }
     if !external.load_balancer_ips.is_empty() {
         let ingress: Vec<Value> =

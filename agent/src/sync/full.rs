@@ -1,17 +1,15 @@
 //! The kernel read back and compared as a whole: at the start, and where its state is in doubt.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use tracing::{debug, warn};
 use zw_dataplane::{Reaction, WriteError};
-use zw_model::ServiceKey;
 use zw_plan::{Changes, Desired, Drift, bring_to};
 
 use super::order::Waiting;
 use super::write::MOST_REFUSALS;
 use super::{Engine, Report};
-use crate::attendants::Attendants;
 
 /// How often a full sync that somebody else's change overtook is begun again at once.
 const ATTEMPTS: usize = 5;
@@ -46,9 +44,10 @@ impl Engine {
 
         let started = Instant::now();
         let slots = read.actual.slots();
-        let gone: BTreeSet<ServiceKey> = self.desired.service_keys().cloned().collect();
-        self.unattended.1.absorb(Attendants::before(&self.desired, &gone));
-        self.unattended.0.extend(gone);
+        for (key, rules) in self.desired.services() {
+            self.unattended.0.insert(key.clone());
+            self.unattended.1.note(rules);
+        }
         let mut desired = Desired::new(self.around.plan.clone(), self.around.surroundings.clone());
         // Where there is nothing, the most important comes first and the rest after it.
         let nothing = read.actual.tables.is_empty() && read.actual.ipvs.servers.is_empty();

@@ -11,7 +11,7 @@ use zw_model::{Service, ServiceKey};
 use crate::index::Index;
 
 /// About how many endpoints the first transaction writes, and the largest.
-const FIRST: usize = 4096;
+const FIRST: usize = 1024;
 const LARGEST: usize = 1 << 17;
 
 /// The Services that are not in the kernel yet, in the order they come.

@@ -9,7 +9,6 @@ use zw_model::ServiceKey;
 use zw_plan::{Contested, Frontend, ServiceRules, Slots, Surroundings, plan_service};
 
 use super::{Engine, Planned, Report};
-use crate::attendants::Attendants;
 use crate::events::Reason;
 
 impl Engine {
@@ -50,21 +49,18 @@ impl Engine {
         }
     }
 
-    fn plan_changed(&mut self, keys: BTreeSet<ServiceKey>) -> Planned {
-        let before = Attendants::before(&self.desired, &keys);
-        let updates: Vec<(ServiceKey, Option<ServiceRules>)> = keys
-            .iter()
-            .map(|key| {
-                let held = self.desired.service(key);
-                let slots = |frontend: &_| held.map(|rules| rules.slots(frontend));
-                (key.clone(), self.plan(key, |frontend| slots(frontend).unwrap_or_default()))
-            })
-            .collect();
+    fn plan_changed(&mut self, mut keys: BTreeSet<ServiceKey>) -> Planned {
+        let mut updates: Vec<(ServiceKey, Option<ServiceRules>)> = Vec::with_capacity(keys.len());
+        for key in &keys {
+            let held = self.desired.service(key);
+            let slots = |frontend: &_| held.map(|rules| rules.slots(frontend)).unwrap_or_default();
+            updates.push((key.clone(), self.plan(key, slots)));
+            held.into_iter().for_each(|rules| self.unattended.1.note(rules));
+        }
         let changes = self.desired.update(updates);
         self.report_contested(keys.iter());
         let services = keys.len();
-        self.unattended.0.extend(keys);
-        self.unattended.1.absorb(before);
+        self.unattended.0.append(&mut keys);
         Planned { services, changes }
     }
 

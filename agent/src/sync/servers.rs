@@ -12,9 +12,7 @@ use zw_plan::{ActualIpvs, Changes, IpvsChanges, VirtualKey};
 
 use super::{Engine, UNSURE};
 use crate::events::Reason;
-
-/// How many things are named where more are different.
-const NAMED: usize = 5;
+use crate::few::first_few;
 
 impl Engine {
     /// These addresses of Services are gone from their interface, or no packet gets to any, because it is
@@ -91,10 +89,7 @@ impl Engine {
             self.refused_reals.insert((server, real));
         }
         for (svc, texts) in told {
-            let more = texts.len().saturating_sub(NAMED);
-            let more = if more == 0 { String::new() } else { format!("; and {more} more") };
-            let named = texts[..texts.len().min(NAMED)].join("; ");
-            let message = format!("endpoints not programmed on this node: {named}{more}");
+            let message = format!("endpoints not programmed on this node: {}", first_few(&texts));
             self.status.recent.complain(format!("{svc}: {message}"));
             self.status.events.service(&svc, Reason::RulesRefused, message);
         }
@@ -106,7 +101,7 @@ fn field(service: &Service, server: &VirtualKey, why: &WhyUnserved) -> &'static 
     let external = service.external.as_deref();
     match why {
         WhyUnserved::NoScheduler(_) if service.scheduler.is_some() => {
-            "metadata.annotations[zoneward.io/ipvs-scheduler]"
+            "metadata.annotations[zoneward/ipvs-scheduler]"
         }
         WhyUnserved::NoScheduler(_) => "ipvs.scheduler of the agent's configuration",
         _ if service.cluster_ips.contains(&server.addr) => "spec.clusterIPs",
@@ -130,7 +125,5 @@ fn words(different: &IpvsChanges) -> String {
     let reals = reals.map(|(server, real)| format!("the real server {real} of {server}"));
     let addresses = different.addresses.keys().map(|addr| format!("the address {addr}"));
     let all: Vec<String> = link.into_iter().chain(servers).chain(reals).chain(addresses).collect();
-    let more = all.len().saturating_sub(NAMED);
-    let named = all[..all.len() - more].join(", ");
-    if more == 0 { named } else { format!("{named} and {more} more") }
+    first_few(&all)
 }

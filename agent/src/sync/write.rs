@@ -10,6 +10,7 @@ use zw_dataplane::{Committed, Reaction, Tables, WriteError};
 use zw_plan::Changes;
 
 use super::{Engine, Report, UNSURE};
+use crate::health::PATIENCE;
 
 /// How many refusals of one sync are dealt with one by one, before it is put off.
 pub(super) const MOST_REFUSALS: usize = 64;
@@ -19,10 +20,6 @@ const MOST_LOOKED_UP: usize = 10_000;
 
 /// How long after clients could not be forgotten that is tried again.
 const LEFTOVERS: Duration = Duration::from_secs(1);
-
-/// How long the kernel may take to answer before that is told. A transaction of 250,000 elements takes a
-/// second where nothing else runs.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Engine {
     /// Commits what changed since the kernel was last as `desired` was. After an error that is worth
@@ -122,15 +119,21 @@ impl Engine {
         let (elements, chains) = (changes.element_operations(), changes.chain_operations());
         self.commits.fetch_add(1, Ordering::Relaxed);
         let started = Instant::now();
-        let committing = self.submit(move |kernel| {
-            let outcome = kernel.commit(&changes, generation);
-            (changes, outcome)
-        })?;
-        // What the kernel had no memory for must not grow with every try.
-        if !report.again {
-            self.plan_ahead();
-        }
-        let (changes, outcome) = self.told(committing).await?;
+        let (changes, outcome) = match self.commit_at_once(&changes, generation) {
+            Some(outcome) => (changes, outcome),
+            None => {
+                let committing = self.submit(move |kernel| {
+                    let outcome = kernel.commit(&changes, generation);
+                    (changes, outcome)
+                })?;
+                // What the kernel had no memory for must not grow with every try.
+                if !report.again {
+                    self.plan_ahead();
+                }
+                self.spent = None;
+                self.told(committing).await?
+            }
+        };
         report.did.commit += started.elapsed();
         let committed = match outcome {
             Ok(committed) => committed,
@@ -160,12 +163,33 @@ impl Engine {
         }
         self.unsent = std::mem::take(&mut self.unsent).then(left);
         self.unsent_until = Instant::now() + LEFTOVERS;
-        // Off this path: 250,000 elements take a while to free.
+        // 250,000 elements take a while to free: that is done while the kernel is busy with the next ones,
+        // or off this path.
+        if self.is_starting() {
+            self.spent = Some(changes);
+            return Ok((Changes::default(), Ok(())));
+        }
         if elements > MOST_LOOKED_UP {
             tokio::task::spawn_blocking(move || drop(changes));
             return Ok((Changes::default(), Ok(())));
         }
         Ok((changes, Ok(())))
+    }
+
+    /// Commits a small change on this thread; nothing, if it is not small. The kernel may let us wait all
+    /// the same, for somebody else's large transaction, so that is told to whoever asks for our health.
+    fn commit_at_once(
+        &self,
+        changes: &Changes,
+        generation: Option<u32>,
+    ) -> Option<Result<Committed, WriteError>> {
+        if self.is_starting() || !changes.is_small() {
+            return None;
+        }
+        self.status.kernel_asked(true);
+        let outcome = self.writer.at_once(|kernel| kernel.commit(changes, generation));
+        self.status.kernel_asked(false);
+        outcome
     }
 
     /// Runs a job on the writer's thread without blocking this one.
@@ -189,21 +213,21 @@ impl Engine {
         Ok(told)
     }
 
-    /// What came of a job. One that takes too long is told, and makes the agent unhealthy until it is
-    /// done.
+    /// What came of a job. That one takes too long is told, and whoever asks for our health hears of it
+    /// until it is done.
     async fn told<T>(&self, mut told: oneshot::Receiver<T>) -> Result<T, WriteError> {
         let started = Instant::now();
         let mut stuck = false;
+        self.status.kernel_asked(true);
         loop {
             if let Ok(outcome) = timeout(PATIENCE, &mut told).await {
+                self.status.kernel_asked(false);
                 if stuck {
                     info!(elapsed_s = started.elapsed().as_secs(), "the kernel answers again");
-                    self.status.stuck(false);
                 }
                 return outcome.map_err(|_| WriteError::WriterGone);
             }
             error!(elapsed_s = started.elapsed().as_secs(), "the kernel does not answer");
-            self.status.stuck(true);
             stuck = true;
         }
     }

@@ -61,6 +61,27 @@ impl Changes {
         self.tables.values().map(TableChanges::element_operations).sum()
     }
 
+    /// So little that the kernel is done in less time than it takes to wake a thread for it. Chains make
+    /// it look at the whole table, and clients that are to be forgotten are looked for among all.
+    pub fn is_small(&self) -> bool {
+        const FEW: usize = 64;
+        let only_elements = |table: &TableChanges| {
+            let TableChanges { add_sets, add_affinity_maps, forget_others, delete_sets, .. } =
+                table;
+            !table.delete_table
+                && table.add_table.is_none()
+                && add_sets.is_empty()
+                && add_affinity_maps.is_empty()
+                && table.flush_sets.is_empty()
+                && forget_others.is_empty()
+                && delete_sets.is_empty()
+        };
+        self.ipvs.is_empty()
+            && self.tables.values().all(only_elements)
+            && self.chain_operations() == 0
+            && self.element_operations() <= FEW
+    }
+
     /// The elements it is about, each once.
     pub fn places(&self) -> BTreeSet<Place> {
         let mut places = BTreeSet::new();

@@ -7,8 +7,9 @@ mod replace;
 mod servers;
 mod shared;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
+use foldhash::HashMap;
 use zw_model::{Family, ServiceKey};
 
 use crate::adopt::Actual;
@@ -60,7 +61,7 @@ impl Desired {
             config,
             surroundings,
             services: BTreeMap::new(),
-            claims: HashMap::new(),
+            claims: HashMap::default(),
             contested: 0,
             shared,
             digests: BTreeMap::new(),
@@ -75,7 +76,8 @@ impl Desired {
         &mut self,
         updates: impl IntoIterator<Item = (ServiceKey, Option<ServiceRules>)>,
     ) -> Changes {
-        let before = self.shared.snapshot();
+        self.shared.begin();
+        let were_sticky = Family::BOTH.map(|family| self.shared.any_sticky(family));
         let mut told = Told::default();
         let mut turnover = Turnover::default();
         for (key, rules) in updates {
@@ -88,17 +90,16 @@ impl Desired {
         for (family, shape) in turnover.new_shapes {
             changes.table(family).add_chains.push(shape.chain(family, &self.config));
         }
-        for family in Family::BOTH {
+        for (family, was_sticky) in Family::BOTH.into_iter().zip(were_sticky) {
             let any_sticky = self.shared.any_sticky(family);
-            if any_sticky != before.any_sticky(family) {
+            if any_sticky != was_sticky {
                 changes.table(family).rewrite_chains.push(remember(any_sticky));
             }
         }
         net.settle(&mut changes);
-        let fresh = frontends.into_iter().filter(|(_, fresh)| *fresh);
-        self.write_fresh(fresh.map(|(frontend, _)| frontend), &mut changes);
+        self.write_fresh(frontends.into_values().flatten(), &mut changes);
         self.digest_changes(&changes);
-        self.shared.retire(&before, &mut changes);
+        self.shared.retire(&mut changes);
         self.settle_servers(turnover.servers, &mut changes);
         changes
     }
@@ -190,6 +191,11 @@ impl Desired {
     /// Every Service that has rules.
     pub fn service_keys(&self) -> impl Iterator<Item = &ServiceKey> {
         self.services.keys()
+    }
+
+    /// Every Service's rules.
+    pub fn services(&self) -> impl Iterator<Item = (&ServiceKey, &ServiceRules)> {
+        self.services.iter()
     }
 
     /// A Service's rules.

@@ -2,8 +2,9 @@
 //! of every element and without looking at each on the way of an update.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::BuildHasher;
 
+use foldhash::quality::FixedState;
 use zw_model::Family;
 
 use crate::adopt::ActualChain;
@@ -34,9 +35,7 @@ impl SetDigest {
 }
 
 fn hash(element: &Element) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    element.hash(&mut hasher);
-    hasher.finish()
+    FixedState::default().hash_one(element)
 }
 
 /// What the kernel holds, in short.

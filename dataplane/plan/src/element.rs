@@ -2,7 +2,9 @@
 //! and what is read back compare byte by byte.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 use zw_model::{Family, Protocol};
 
@@ -13,7 +15,7 @@ const LONGEST: usize = 40;
 
 /// A concatenation of fields, each padded to four bytes as nf_tables registers are. Network order
 /// for what comes out of a packet, host order for slot numbers.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     bytes: [u8; LONGEST],
     len: u8,
@@ -67,6 +69,13 @@ impl Key {
     }
 }
 
+// Only what there is of it: most keys are half as long as the longest.
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_bytes().hash(state);
+    }
+}
+
 impl Default for Key {
     fn default() -> Self {
         Self::new()
@@ -102,7 +111,7 @@ pub struct Element {
     /// What it maps to.
     pub data: Data,
     /// `namespace/name:port` where an element stands for a Service port.
-    pub comment: Option<String>,
+    pub comment: Option<Arc<str>>,
 }
 
 impl Element {

@@ -32,7 +32,7 @@ impl PortRules {
     /// The elements that stand for the frontend itself.
     pub(crate) fn heads(&self, picker: Picker) -> Vec<(SetName, Element)> {
         let (key, space) = (self.frontend.key(), self.frontend.space());
-        let named = |data| Element { key, data, comment: Some(self.comment.as_ref().to_owned()) };
+        let named = |data| Element { key, data, comment: Some(self.comment.clone()) };
         let goto = |shape: Shape| named(Data::Goto(shape.to_string()));
         let main = goto(Shape::Pick(self.main(picker)));
         let mut heads = vec![(space.connections(), named(Data::Nothing)), (space.services(), main)];
@@ -53,6 +53,16 @@ impl PortRules {
             heads.extend(ranges.iter().map(|net| (SetName::Allowed, allowed(key, net))));
         }
         heads
+    }
+
+    /// Whether [`PortRules::heads`] are the same for two states of a frontend, found out without making
+    /// them.
+    pub(crate) fn has_heads_of(&self, other: &Self, picker: Picker) -> bool {
+        let of = |port: &Self| {
+            let unanswered = port.answering().is_empty().then_some(port.has_endpoints);
+            (port.main(picker), port.shortcut(picker), port.remember(picker), unanswered)
+        };
+        of(self) == of(other) && self.sources == other.sources && self.comment == other.comment
     }
 
     /// The two lists of endpoints and where they are written.

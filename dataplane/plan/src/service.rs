@@ -173,25 +173,24 @@ enum By {
 
 /// In the order of who wins where two are the same.
 fn frontends(service: &Service, port: &ServicePort, family: Family) -> Vec<(Frontend, By)> {
-    let none = External::default();
-    let external = service.external.as_deref().unwrap_or(&none);
-    let addresses = |addresses: &[IpAddr], by| -> Vec<(Frontend, By)> {
+    let mut frontends: Vec<(Frontend, By)> = Vec::new();
+    let mut add = |addresses: &[IpAddr], by| {
         let of_family = addresses.iter().filter(|addr| Family::of(**addr) == family);
-        of_family.map(|addr| (Frontend::new(*addr, port.protocol, port.port), by)).collect()
+        frontends.extend(of_family.map(|a| (Frontend::new(*a, port.protocol, port.port), by)));
+        frontends.len()
     };
-    let node_port = port
-        .node_port
-        // A Service without an address in a family has no node port there.
-        .filter(|_| service.cluster_ip(family).is_some())
-        .map(|number| (Frontend::node_port(family, port.protocol, number.get()), By::NodePort));
-    let mut frontends = addresses(&service.cluster_ips, By::ClusterIp);
-    if frontends.is_empty() {
-        // Nor any other address there.
+    if add(&service.cluster_ips, By::ClusterIp) == 0 {
+        // Nor any other address, nor a node port there.
         return frontends;
     }
-    frontends.extend(addresses(&external.load_balancer_ips, By::LoadBalancer));
-    frontends.extend(addresses(&external.ips, By::ExternalIp));
-    frontends.extend(node_port);
+    if let Some(external) = service.external.as_deref() {
+        add(&external.load_balancer_ips, By::LoadBalancer);
+        add(&external.ips, By::ExternalIp);
+    }
+    frontends
+        .extend(port.node_port.map(|number| {
+            (Frontend::node_port(family, port.protocol, number.get()), By::NodePort)
+        }));
     frontends
 }
 

@@ -1,22 +1,25 @@
 //! Which endpoint stands in which slot. A slot is the last field of an `endpoints` key; moving an
 //! endpoint costs a delete and an add, so nobody moves who need not.
 
-use std::collections::HashSet;
-use std::hash::Hash;
-
 /// Puts `wanted` into slots `0..wanted.len()`, keeping everyone of `previous` in place who can stay.
 ///
 /// 1. Who is still wanted and whose slot still exists stays.
 /// 2. Holes are filled by newcomers, in the order of `wanted`.
 /// 3. Holes left over are filled from the end; newcomers left over go to the end.
-pub fn assign<T: Copy + Eq + Hash>(previous: &[T], wanted: &[T]) -> Vec<T> {
-    let mut unplaced: HashSet<T> = wanted.iter().copied().collect();
+pub fn assign<T: Copy + Ord>(previous: &[T], wanted: &[T]) -> Vec<T> {
+    let mut unplaced = wanted.to_vec();
+    unplaced.sort_unstable();
+    unplaced.dedup();
     let count = unplaced.len();
-    // Also takes the second of two equal entries out of `previous`.
-    let mut slots: Vec<Option<T>> =
-        previous.iter().map(|endpoint| unplaced.take(endpoint)).collect();
+    // Everyone once: also takes the second of two equal entries out of `previous`.
+    let mut placed = vec![false; count];
+    let mut place = |endpoint: &T| {
+        let at = unplaced.binary_search(endpoint).ok()?;
+        (!std::mem::replace(&mut placed[at], true)).then_some(*endpoint)
+    };
+    let mut slots: Vec<Option<T>> = previous.iter().map(&mut place).collect();
 
-    let newcomers: Vec<T> = wanted.iter().copied().filter(|e| unplaced.remove(e)).collect();
+    let newcomers: Vec<T> = wanted.iter().filter_map(place).collect();
     let mut newcomers = newcomers.into_iter();
     for hole in slots.iter_mut().take(count).filter(|slot| slot.is_none()) {
         match newcomers.next() {

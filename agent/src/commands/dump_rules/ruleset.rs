@@ -87,7 +87,7 @@ fn elements<'a>(table: &'a Table, set: &SetDef) -> Option<NfListObject<'a>> {
                 val: Box::new(key),
                 timeout: None,
                 expires: None,
-                comment: Some(comment.as_str().into()),
+                comment: Some(comment.to_string().into()),
                 counter: None,
             })),
         };

@@ -150,7 +150,7 @@ fn places(
 pub(super) fn service_at(question: &Question, table: &Table) -> Option<String> {
     let frontend = Frontend::new(question.to.ip(), question.protocol, question.to.port());
     let element = table.elements.get(&SetName::Connections)?.get(&frontend.key())?;
-    element.comment.clone()
+    element.comment.as_deref().map(str::to_owned)
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ const KEYS: [&str; 15] = [
     "topology.kubernetes.io/region",
     "endpoints.kubernetes.io/last-change-trigger-time",
     "endpointslice.kubernetes.io/managed-by",
-    "zoneward.io/ipvs-scheduler",
+    "zoneward/ipvs-scheduler",
     "zoneward/approach",
     "zoneward/reason",
     "zones.zoneward/zone-a",

@@ -127,7 +127,8 @@ impl Names {
     fn of_server(&self, key: &VirtualKey) -> String {
         let address = Frontend::new(key.addr, key.protocol, key.port);
         let node_port = Frontend::node_port(Family::of(key.addr), key.protocol, key.port);
-        self.0.get(&address).or_else(|| self.0.get(&node_port)).cloned().unwrap_or_default()
+        let name = self.0.get(&address).or_else(|| self.0.get(&node_port));
+        name.map(|name| name.to_string()).unwrap_or_default()
     }
 
     /// The Service that has an address, the first by name if several do.

@@ -1,5 +1,6 @@
 //! One Service's rules replaced by others, and what that says about the kernel.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use zw_model::{Family, ServiceKey};
@@ -16,10 +17,14 @@ use crate::sets::SetName;
 impl Desired {
     /// Everything of frontends that had nothing before. There is nothing to compare it with, which is
     /// most of the work where all Services are new.
-    pub(super) fn write_fresh(&self, fresh: impl Iterator<Item = Frontend>, changes: &mut Changes) {
+    pub(super) fn write_fresh(
+        &self,
+        fresh: impl Iterator<Item = PortRules>,
+        changes: &mut Changes,
+    ) {
         let mut written: BTreeSet<(Family, SetName)> = BTreeSet::new();
-        for (frontend, port) in fresh.filter_map(|f| Some((f, self.active(&f)?))) {
-            let family = frontend.family();
+        for port in fresh {
+            let family = port.frontend.family();
             let table = changes.table(family);
             for (set, element) in port.all(self.picker()) {
                 table.add(set, element);
@@ -61,27 +66,40 @@ impl Desired {
         for frontend in claimed.iter().filter(|f| released.binary_search(f).is_err()) {
             self.claim(*frontend, &key);
         }
-        match rules {
-            Some(rules) => self.services.insert(key, rules),
-            None => self.services.remove(&key),
-        };
 
         for (frontend, before) in touched.iter().zip(before) {
-            let after = self.active(frontend).cloned();
+            let after = match self.owner(frontend) {
+                // Its rules of before are still in their place.
+                Some(owner) if *owner == key => rules.as_ref().and_then(|new| new.port(frontend)),
+                _ => self.active(frontend),
+            };
+            let after = after.cloned();
             if before == after {
                 continue;
             }
             let family = frontend.family();
             let net = told.as_mut().map(|told| &mut told.net);
             self.shared.turn(family, before.as_ref(), after.as_ref(), net, turnover);
-            if let Some(told) = &mut told
-                && !*told.frontends.entry(*frontend).or_insert(before.is_none())
-            {
-                let picker = self.picker();
-                record(family, picker, before.as_ref(), after.as_ref(), &mut told.net);
-                forget(family, picker, before.as_ref(), after.as_ref(), &mut told.changes);
+            let Some(told) = &mut told else { continue };
+            match told.frontends.entry(*frontend) {
+                Entry::Vacant(first) if before.is_none() => {
+                    first.insert(after);
+                }
+                Entry::Occupied(mut fresh) if fresh.get().is_some() => {
+                    fresh.insert(after);
+                }
+                entry => {
+                    entry.or_default();
+                    let picker = self.picker();
+                    record(family, picker, before.as_ref(), after.as_ref(), &mut told.net);
+                    forget(family, picker, before.as_ref(), after.as_ref(), &mut told.changes);
+                }
             }
         }
+        match rules {
+            Some(rules) => self.services.insert(key, rules),
+            None => self.services.remove(&key),
+        };
     }
 
     fn claim(&mut self, frontend: Frontend, key: &ServiceKey) {
@@ -110,8 +128,9 @@ impl Desired {
 pub(super) struct Told {
     pub(super) net: Net,
     pub(super) changes: Changes,
-    /// The frontends it touches, and whether they had no rules before.
-    pub(super) frontends: BTreeMap<Frontend, bool>,
+    /// The frontends it touches. Those that had no rules before, with what they have now; what becomes of
+    /// the others is in `net`.
+    pub(super) frontends: BTreeMap<Frontend, Option<PortRules>>,
 }
 
 /// The elements that differ between two states of one frontend.
@@ -122,11 +141,14 @@ fn record(
     after: Option<&PortRules>,
     net: &mut Net,
 ) {
-    for (set, element) in before.into_iter().flat_map(|port| port.heads(picker)) {
-        net.record(family, set, element.key, Some(element), None);
-    }
-    for (set, element) in after.into_iter().flat_map(|port| port.heads(picker)) {
-        net.record(family, set, element.key, None, Some(element));
+    // Most changes are of endpoints alone.
+    if !before.zip(after).is_some_and(|(before, after)| before.has_heads_of(after, picker)) {
+        for (set, element) in before.into_iter().flat_map(|port| port.heads(picker)) {
+            net.record(family, set, element.key, Some(element), None);
+        }
+        for (set, element) in after.into_iter().flat_map(|port| port.heads(picker)) {
+            net.record(family, set, element.key, None, Some(element));
+        }
     }
     let lists =
         |port: Option<&PortRules>| port.map(|port| port.lists(picker).map(|(_, list)| list.len()));

@@ -24,7 +24,10 @@ pub(super) const IDLE_SHAPES: usize = 32;
 pub(super) struct Shared {
     /// Unused ones stay a while, see [`IDLE_SHAPES`].
     shapes: BTreeMap<(Family, Shape), usize>,
-    idle: BTreeSet<(Family, Shape)>,
+    /// Those, and in which update they were last used.
+    idle: BTreeMap<(Family, Shape), u64>,
+    /// How many updates there were.
+    updates: u64,
     affinity_maps: BTreeMap<(Family, String), usize>,
     /// Those that nobody uses any more.
     emptied: BTreeSet<(Family, String)>,
@@ -41,19 +44,6 @@ pub(super) struct Turnover {
     pub(super) new_maps: BTreeSet<(Family, String)>,
     /// The virtual servers that may change, as they were.
     pub(super) servers: BTreeMap<VirtualKey, Option<VirtualServer>>,
-}
-
-/// What there was before an update.
-#[derive(Debug)]
-pub(super) struct Snapshot {
-    idle: BTreeSet<(Family, Shape)>,
-    sticky: BTreeSet<Family>,
-}
-
-impl Snapshot {
-    pub(super) fn any_sticky(&self, family: Family) -> bool {
-        self.sticky.contains(&family)
-    }
 }
 
 impl Shared {
@@ -78,9 +68,9 @@ impl Shared {
         set == SetName::ClusterIps && self.own.contains(&(family, key))
     }
 
-    pub(super) fn snapshot(&self) -> Snapshot {
-        let sticky = Family::BOTH.into_iter().filter(|family| self.any_sticky(*family));
-        Snapshot { idle: self.idle.clone(), sticky: sticky.collect() }
+    /// An update begins.
+    pub(super) fn begin(&mut self) {
+        self.updates += 1;
     }
 
     /// Some Service of this family remembers its clients.
@@ -169,13 +159,14 @@ impl Shared {
     /// Drops what lies idle. Of shape chains only when there are too many, and only those that were idle
     /// before this transaction: kernels before 6.2 refuse to delete a chain whose last reference has only
     /// just gone. What belongs to one sticky Service port goes at once, because nobody else can use it.
-    pub(super) fn retire(&mut self, before: &Snapshot, changes: &mut Changes) {
+    pub(super) fn retire(&mut self, changes: &mut Changes) {
         let too_many =
-            self.idle.iter().filter(|(_, shape)| !shape.is_sticky()).count() > IDLE_SHAPES;
-        let goes = |shape: &(Family, Shape)| {
-            shape.1.is_sticky() || (too_many && before.idle.contains(shape))
+            self.idle.keys().filter(|(_, shape)| !shape.is_sticky()).count() > IDLE_SHAPES;
+        let goes = |(_, shape): &(Family, Shape), since: u64| {
+            shape.is_sticky() || (too_many && since < self.updates)
         };
-        let retired: Vec<(Family, Shape)> = self.idle.iter().filter(|s| goes(s)).cloned().collect();
+        let retired = self.idle.iter().filter(|(key, since)| goes(key, **since));
+        let retired: Vec<(Family, Shape)> = retired.map(|(key, _)| key.clone()).collect();
         // What hands packets on goes before what it hands them to.
         for key in retired.into_iter().rev() {
             self.idle.remove(&key);
@@ -191,7 +182,7 @@ impl Shared {
     /// Forgets one shape, if nobody uses it.
     pub(super) fn drop_idle(&mut self, family: Family, shape: Shape) {
         let key = (family, shape);
-        if self.idle.remove(&key) {
+        if self.idle.remove(&key).is_some() {
             self.shapes.remove(&key);
         }
     }
@@ -210,7 +201,7 @@ impl Shared {
         let key = (family, shape);
         if self.idle.len() < IDLE_SHAPES && !self.shapes.contains_key(&key) {
             self.shapes.insert(key.clone(), 0);
-            self.idle.insert(key);
+            self.idle.insert(key, self.updates);
         }
     }
 
@@ -246,7 +237,7 @@ impl Shared {
         if let Some(uses) = self.shapes.get_mut(&key) {
             *uses -= 1;
             if *uses == 0 {
-                self.idle.insert(key);
+                self.idle.insert(key, self.updates);
             }
         }
     }

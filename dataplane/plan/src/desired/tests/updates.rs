@@ -277,3 +277,41 @@ fn a_hairpin_address_stays_until_its_last_user_goes() {
     assert_eq!(changes, Changes { tables, ..Changes::default() });
     run.check();
 }
+
+#[test]
+fn only_a_few_elements_and_nothing_else_are_a_small_change() {
+    let spec = |endpoints: u16, affinity| Spec {
+        vips: [Some(1), None],
+        udp: false,
+        endpoints: (0..endpoints).map(|n| (n, false)).collect(),
+        features: Features { affinity, ..Features::default() },
+    };
+    let mut run = Run::new();
+    let mut small =
+        |endpoints, affinity| run.step([(key(0), Some(spec(endpoints, affinity)))]).is_small();
+    assert!(!small(3, None), "a new Service, and a chain with it");
+    assert!(small(4, None), "one endpoint more");
+    assert!(small(3, None), "and less");
+    assert!(!small(5, None), "another chain");
+    assert!(small(4, None), "a chain that lies idle is not made again");
+    assert!(!small(4, Some(10)), "it remembers clients from now on");
+    assert!(!small(3, Some(10)), "those of an endpoint are to be forgotten");
+    assert!(!small(300, None), "many endpoints");
+    assert!(!small(200, None), "and fewer of them");
+}
+
+proptest! {
+    /// That the heads are the same is found out without making them.
+    #[test]
+    fn heads_are_the_same_if_and_only_if_they_are_said_to_be(one in spec(), other in spec()) {
+        let desired = Desired::new(config(), surroundings());
+        let [one, other] = [one, other].map(|spec| plan(&key(0), &spec, &desired));
+        let by_ipvs = PlanConfig { ipvs: Some(Default::default()), ..config() };
+        for picker in [config().picker(), by_ipvs.picker()] {
+            for (a, b) in one.ports.iter().filter_map(|a| Some((a, other.port(&a.frontend)?))) {
+                let same = a.heads(picker) == b.heads(picker);
+                prop_assert_eq!(a.has_heads_of(b, picker), same, "{:?} {:?}", a, b);
+            }
+        }
+    }
+}
