@@ -1,12 +1,14 @@
 //! The engine over tables in memory that fail when told to.
 
 use std::sync::{Mutex, MutexGuard, mpsc};
+use std::time::Duration;
 
 use tokio::sync::mpsc::channel;
 use zw_dataplane::testing::{Fault, Faulty, Memory, Script};
 use zw_dataplane::{Committed, ReadBack, Tables};
 use zw_model::{
-    Conditions, Protocol, Scope, Service, ServicePort, Slice, SliceEndpoint, SliceKey, SlicePort,
+    Conditions, Family, Protocol, Scope, Service, ServicePort, Slice, SliceEndpoint, SliceKey,
+    SlicePort,
 };
 use zw_plan::{Digest, Element, Key, Part, Place, SetDigest, SetName, Table, TableDigest};
 

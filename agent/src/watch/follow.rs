@@ -1,6 +1,6 @@
 //! One watch: lists, then watches from there, and begins again where that is needed.
 //!
-//! 1. A list, page by page. One that fails is begun anew.
+//! 1. A list, in one answer or page by page. One that fails is begun anew.
 //! 2. A watch from the version of the list, or from what was seen last. The server ends each after some
 //!    minutes, and the next goes on where it ended.
 //! 3. The server has forgotten that version (410), or says something else that this question will not get

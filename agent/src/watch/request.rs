@@ -16,8 +16,9 @@ use super::received::Resource;
 use crate::config::ContentType;
 use crate::convert::Decoded;
 
-/// How many objects a page of a list has. With pages of 500, as in other clients, it takes a tenth longer
-/// until everything is listed; what is received is never kept as a whole, so large ones cost nothing here.
+/// How many objects a page of a list in JSON has, which is kept until it is read as a whole. Protocol buffers
+/// are read as they come, so there a list is one answer: servers take that from their cache, but pages from
+/// etcd before 1.34, where all nodes together would be felt.
 const PAGE: u32 = 10_000;
 
 /// How long the server keeps a watch open, in seconds.
@@ -131,7 +132,7 @@ impl Server {
         let params = ListParams {
             label_selector: selection.labels.clone(),
             field_selector: selection.fields.clone(),
-            limit: Some(PAGE),
+            limit: self.json_only.then_some(PAGE),
             continue_token: next.map(str::to_owned),
             ..ListParams::default()
         };

@@ -210,6 +210,17 @@ async fn pages_are_one_list_and_the_watch_goes_on_from_there() {
     }
 }
 
+/// What is read as it comes is asked for whole; what has to be kept as a whole, in pages.
+#[tokio::test(start_paused = true)]
+async fn only_json_is_asked_for_in_pages() {
+    for (content_type, in_pages) in [(ContentType::Json, true), (ContentType::Protobuf, false)] {
+        let script = vec![Form::Json.list("10", "", &[])];
+        let (_, asked) = told(script, content_type, 2).await;
+        assert_eq!(asked[0].0.contains("limit=10000"), in_pages, "{}", asked[0].0);
+        assert_eq!(asked[0].0.contains("limit"), in_pages, "{}", asked[0].0);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_version_that_the_server_has_forgotten_means_to_list_again() {
     for form in [Form::Json, Form::Protobuf] {
