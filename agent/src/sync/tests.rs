@@ -112,6 +112,7 @@ impl Lab {
         for _ in 0..50 {
             let now = Instant::now();
             if !self.engine.is_behind() && self.engine.due(now).is_none() {
+                assert!(self.engine.spent.is_none(), "what is written takes no room");
                 if !self.engine.is_unsure() {
                     return;
                 }

@@ -169,6 +169,8 @@ impl Engine {
             self.spent = Some(changes);
             return Ok((Changes::default(), Ok(())));
         }
+        // Still there if the last ones were written at once.
+        self.spent = None;
         if elements > MOST_LOOKED_UP {
             tokio::task::spawn_blocking(move || drop(changes));
             return Ok((Changes::default(), Ok(())));
