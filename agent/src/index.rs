@@ -227,7 +227,7 @@ impl Index {
     /// Every Service that is known, with its slices.
     pub(crate) fn services(
         &self,
-    ) -> impl Iterator<Item = (&ServiceKey, &Service, impl Iterator<Item = &Slice>)> {
+    ) -> impl Iterator<Item = (&ServiceKey, &Service, impl Iterator<Item = &Slice> + Clone)> {
         self.services.iter().filter_map(|(key, entry)| {
             let service = entry.service.as_deref()?;
             Some((key, service, entry.slices.iter()))

@@ -6,6 +6,7 @@ mod connections;
 mod digest;
 mod kube_proxy;
 mod read;
+mod sizes;
 
 use std::io;
 use std::net::IpAddr;
@@ -38,6 +39,9 @@ const LARGE: usize = 4096;
 
 const ENOENT: i32 = 2;
 
+/// What a set answers that has as many elements as its size allows.
+const ENFILE: i32 = 23;
+
 /// What a kernel without nf_tables answers.
 const EINVAL: i32 = 22;
 const EOPNOTSUPP: i32 = 95;
@@ -49,6 +53,8 @@ pub struct Kernel {
     commits: u32,
     /// The watch that is paused for large transactions.
     watched: Option<Subscription>,
+    /// Whether the kernel lets sets have another size than they were made with, once that is known.
+    resizes: Option<bool>,
     /// See [`Committed::overlooked`]: since the last commit that landed.
     overlooked: bool,
 }
@@ -90,8 +96,15 @@ impl Kernel {
         match socket.generation() {
             Err(Error::Refused { errno: EINVAL | EOPNOTSUPP, .. }) => Err(WriteError::NoNfTables),
             Err(error) => Err(reading("nf_tables", error)),
-            Ok(_) => Ok(Self { socket, commits: 0, watched: None, overlooked: false }),
+            Ok(_) => {
+                Ok(Self { socket, commits: 0, watched: None, resizes: None, overlooked: false })
+            }
         }
+    }
+
+    /// Never tries what the kernel can do, which takes writing.
+    pub(crate) fn only_looking(self) -> Self {
+        Self { resizes: Some(false), ..self }
     }
 
     /// A subscription to what others do to our tables, which lasts as long as this connection. It is
@@ -150,15 +163,22 @@ impl Kernel {
         changes: &Changes,
         generation: Option<u32>,
     ) -> Result<Committed, WriteError> {
-        let mut batch = encode(changes);
+        let makes_sets = changes.tables.values().any(|table| !table.add_sets.is_empty());
+        let sizes = makes_sets && self.sizes(generation.is_none());
+        let mut batch = encode(changes, sizes);
+        self.forget_counts(changes, &mut batch);
         let mut left = self.forget(changes, &mut batch).unread;
         if let Some(generation) = generation {
             batch.expect_generation(generation);
         }
         let mut outcome = self.send(&mut batch);
+        if matches!(outcome, Err(Error::Refused { errno: ENFILE, .. })) {
+            self.grow(changes).map_err(|error| reading("the sizes of sets", error))?;
+            outcome = self.send(&mut batch);
+        }
         if forgets(changes) && matches!(outcome, Err(Error::Refused { errno: ENOENT, .. })) {
             // A client was forgotten by the kernel itself meanwhile. The rest must not wait for that.
-            let mut batch = encode(changes);
+            let mut batch = encode(changes, sizes);
             if let Some(generation) = generation {
                 batch.expect_generation(generation);
             }
@@ -215,7 +235,16 @@ impl Kernel {
 
 impl Tables for Kernel {
     fn read_back(&mut self) -> Result<ReadBack, WriteError> {
-        self.read_back()
+        let read = self.read_back()?;
+        // Before anything is made of what was read: trying something changes the generation.
+        let makes = Family::BOTH
+            .iter()
+            .any(|family| read.actual.tables.get(family).is_none_or(|table| table.incompatible));
+        if self.resizes.is_none() && makes {
+            self.sizes(true);
+            return self.read_back();
+        }
+        Ok(read)
     }
 
     fn elements(&mut self, at: &[Place]) -> Result<Vec<Option<Element>>, WriteError> {

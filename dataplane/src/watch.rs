@@ -93,7 +93,8 @@ fn take_change(drift: &mut TableDrift, change: &Change<'_>) -> Result<(), Error>
         Object::Element if name.starts_with(AFFINITY) && gone => {}
         Object::Element if name.starts_with(AFFINITY) => drift.client(name),
         Object::Element => {
-            let Some(def) = sets().find(|def| def.name.as_str() == name) else { return Ok(()) };
+            let def = sets().find(|def| def.name.as_str() == name && !def.counts);
+            let Some(def) = def else { return Ok(()) };
             return take_elements(drift, def.name, gone, change);
         }
         // No rule of ours refers to one, and no packet meets it otherwise.

@@ -427,7 +427,7 @@ fn a_log_in_json_is_one_object_a_line() {
         serde_json::json!({
             "level": "INFO",
             "target": "zoneward::sync::report",
-            "fields": {"message": "synced", "services": 2, "elements": 7},
+            "fields": {"message": "synced", "services": 2, "elements": 5},
         }),
     ];
     assert_eq!(lines, want);

@@ -2,6 +2,7 @@
 //! Needs root, nft and nothing else; fails, never skips, without.
 
 mod affinity;
+mod counts;
 mod drift;
 mod flows;
 mod flush;

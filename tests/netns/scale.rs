@@ -145,3 +145,43 @@ fn five_thousand_services_of_fifty_endpoints() {
         assert!((1.0..=6.0).contains(&field(&line, "elements")), "{line}");
     }
 }
+
+/// The sizes of some of the table's sets, as nft tells them.
+fn sizes(namespace: &Namespace) -> Vec<(String, u32)> {
+    let mut socket = namespace.run(|| Socket::open().unwrap());
+    let sets = socket.sets(Family::Ip, "zoneward").unwrap().into_iter();
+    let sized = sets.filter_map(|set| Some((set.name, set.size?)));
+    sized.filter(|(name, _)| ["services", "endpoints", "cluster-ips"].contains(&&**name)).collect()
+}
+
+#[test]
+fn sets_are_made_for_the_cluster_and_grow_with_it() {
+    let namespace = Namespace::new().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let shape = Shape { services: 40, endpoints: 100 };
+    shape.write(folder.path());
+    let path = folder.path().to_str().unwrap();
+    let mut agent = Agent::start(&namespace, &["--state", path, "--node-name", "node-0"]);
+    agent.wait_for(&["synced"]);
+    let named = |sizes: [u32; 3]| {
+        let names = ["services", "endpoints", "cluster-ips"].map(str::to_owned);
+        names.into_iter().zip(sizes).collect::<Vec<_>>()
+    };
+    assert_eq!(sizes(&namespace), named([1024, 6_000, 1024]));
+
+    // More than there is room for, in one change.
+    shape.write_service(folder.path(), 0, 3_000);
+    let line = agent.wait_for(&["synced"]);
+    assert_eq!(field(&line, "elements"), 2_902.0);
+    assert!(!agent.log.iter().any(|line| line.contains("refused")), "{:?}", agent.log);
+    let after = sizes(&namespace);
+    let endpoints = after.iter().find(|(name, _)| name == "endpoints").map(|(_, size)| *size);
+    assert!(endpoints.is_some_and(|size| size >= 6_900), "{after:?}");
+
+    // A restart finds it as it should be.
+    drop(agent);
+    let before = generation(&namespace);
+    let mut agent = Agent::start(&namespace, &["--state", path, "--node-name", "node-0"]);
+    agent.wait_for(&["synced"]);
+    assert_eq!(generation(&namespace), before);
+}

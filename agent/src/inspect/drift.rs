@@ -80,7 +80,7 @@ impl Names {
     fn of(desired: &Desired, actual: &Actual) -> Self {
         let mut names = HashMap::new();
         for (family, table) in &actual.tables {
-            for set in [SetName::Connections, SetName::NodePortConnections] {
+            for set in [SetName::Services, SetName::NodePorts] {
                 for element in table.sets.get(&set).into_iter().flat_map(HashMap::values) {
                     if let (Some(frontend), Some(name)) =
                         (decode_frontend(*family, set, &element.key), &element.comment)

@@ -55,7 +55,7 @@ impl Directory {
         let mut directory = Self::default();
         let mut slots = actual.slots();
         for (family, table) in &actual.tables {
-            for set in [SetName::Connections, SetName::NodePortConnections] {
+            for set in [SetName::Services, SetName::NodePorts] {
                 for element in table.sets.get(&set).into_iter().flat_map(HashMap::values) {
                     let Some(frontend) = decode_frontend(*family, set, &element.key) else {
                         continue;

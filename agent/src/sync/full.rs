@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use tracing::{debug, warn};
 use zw_dataplane::{Reaction, WriteError};
-use zw_plan::{Changes, Desired, Drift, bring_to};
+use zw_plan::{Changes, Desired, Drift, Expected, bring_to};
 
 use super::order::Waiting;
 use super::write::MOST_REFUSALS;
@@ -54,6 +54,9 @@ impl Engine {
         self.waiting = Waiting::all(&self.index);
         let now = if nothing { self.waiting.take() } else { self.waiting.take_all() };
         report.services = now.len();
+        let mut expected = Expected::default();
+        self.index.services().for_each(|(_, service, slices)| expected.count(service, slices));
+        desired.expect(expected);
         desired.load(now.iter().map(|key| {
             let previous = |frontend: &_| slots.get(frontend).cloned().unwrap_or_default();
             (key.clone(), self.plan(key, previous))

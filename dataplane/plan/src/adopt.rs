@@ -13,7 +13,7 @@ use crate::frontend::{At, Frontend, Space};
 use crate::ipvs::{ActualIpvs, ActualServer, VirtualKey, bring_servers_to};
 use crate::ruleset::Field;
 use crate::service::Slots;
-use crate::sets::{ENDPOINT, SetName, sets};
+use crate::sets::{ENDPOINT, SetName};
 use crate::shape::Shape;
 
 /// What the kernel holds.
@@ -79,10 +79,10 @@ impl Actual {
     /// What clients of a virtual server connect to: a Service's address, else a node port.
     pub fn frontend_of(&self, key: &VirtualKey) -> Frontend {
         let frontend = Frontend::new(key.addr, key.protocol, key.port);
-        let connections = self.tables.get(&frontend.family()).and_then(|table| {
-            table.sets.get(&SetName::Connections).filter(|set| !set.contains_key(&frontend.key()))
+        let services = self.tables.get(&frontend.family()).and_then(|table| {
+            table.sets.get(&SetName::Services).filter(|set| !set.contains_key(&frontend.key()))
         });
-        match connections {
+        match services {
             Some(_) => Frontend::node_port(frontend.family(), key.protocol, key.port),
             None => frontend,
         }
@@ -183,7 +183,7 @@ pub(crate) fn make(desired: &Desired, family: Family) -> TableChanges {
 
 fn adjust(desired: &Desired, family: Family, actual: &ActualTable) -> TableChanges {
     let mut changes = TableChanges {
-        add_sets: sets().filter(|set| !actual.sets.contains_key(&set.name)).collect(),
+        add_sets: desired.sets(family).filter(|set| !actual.sets.contains_key(&set.name)).collect(),
         delete_sets: actual.unknown_sets.clone(),
         ..TableChanges::default()
     };

@@ -34,6 +34,9 @@ const TO_SERVICE: &str = "to-service";
 const TO_NODE_PORT: &str = "to-node-port";
 const NODE_PORTS: &str = "node-ports";
 const FIREWALL: &str = "firewall";
+const NEW: &str = "new";
+const NEW_TO_NODE: &str = "new-to-node";
+const REDIRECTED: &str = "redirected";
 const STRAY: &str = "stray";
 const LEAVE_AS_NODE: &str = "leave-as-node";
 
@@ -59,32 +62,26 @@ pub fn base_table(family: Family, config: &PlanConfig, any_sticky: bool) -> Vec<
         let nobody = Statement::In(space.key(), space.no_endpoints());
         vec![vec![elsewhere, goto(IGNORE)], vec![nobody, Statement::Reject], vec![Statement::Drop]]
     };
-    // A packet may look a set up just before a transaction and the next one just after. What is not found
-    // because of that is looked up again, and dropped rather than let through: connection tracking would
-    // hold the client to where nobody answers, while a packet that is sent again is fine. The same becomes of
-    // one that is led to a chain of which it does not see the rules: to a packet that set out before the
-    // transaction that made it, a chain is empty. So every other chain that picks endpoints ends with a
-    // verdict, and who comes back from one has met an empty one.
-    let dispatch = |space: Space, to: &'static str| {
-        vec![
-            vec![Statement::In(space.key(), space.connections())],
-            vec![jump(to)],
-            vec![jump(to)],
-            vec![Statement::In(space.key(), space.connections()), Statement::Drop],
-        ]
-    };
-    let to_chain = |space: Space| vec![vec![Statement::Dispatch(space.key(), space.services())]];
+    // A packet may look a map up just before a transaction and miss what it replaces: so it looks again
+    // before it is taken for nobody's. Connection tracking would hold the client to where nobody answers.
+    // And to a packet that set out before the transaction that made it, a chain is empty: so every chain
+    // that picks endpoints ends with a verdict, what no Service serves is accepted, and who comes back all
+    // the same has met an empty one. It is dropped, and sent again.
+    let dispatch = |to: &'static str| vec![vec![jump(to)], vec![Statement::Drop]];
+    let to_chain = |space: Space| vec![vec![Statement::Dispatch(space.key(), space.services())]; 2];
+    let accept = || vec![Statement::Accept];
     let to_node_port = |then: Statement| [node_addresses(family, config), vec![then]].concat();
-    let unanswered = || {
-        let nobody = Statement::In(address.key(), address.no_endpoints());
-        vec![Statement::New, nobody, goto(REFUSE)]
-    };
+    let ipvs = config.ipvs.is_some();
+    // What was redirected is settled, but for endpoints that are somebody's cluster IP. What IPVS redirects
+    // does not say so.
+    let redirected =
+        |then: Statement| if ipvs { vec![] } else { vec![vec![Statement::Redirected, then]] };
+    let unanswered = || vec![Statement::In(address.key(), address.no_endpoints()), goto(REFUSE)];
     let unanswered_node_port = [
         to_node_port(Statement::In(node_port.key(), node_port.no_endpoints())),
         vec![goto(REFUSE_NODE_PORTS)],
     ];
-    let ipvs = config.ipvs.is_some();
-    let firewall = || vec![vec![Statement::New, jump(FIREWALL)]];
+    let new = |to: &'static str| vec![vec![Statement::New, jump(to)]];
     let mut chains = vec![
         chain(IGNORE, None, vec![vec![Statement::Drop]]),
         // What clients of a Service without endpoints are told: connection refused, at once.
@@ -95,14 +92,14 @@ pub fn base_table(family: Family, config: &PlanConfig, any_sticky: bool) -> Vec<
             None,
             vec![vec![Statement::Marked(mark), Statement::Unmark(mark)], vec![Statement::Accept]],
         ),
-        chain(TO_SERVICE, None, to_chain(address)),
-        chain(TO_NODE_PORT, None, to_chain(node_port)),
-        chain(NODE_PORTS, None, dispatch(node_port, TO_NODE_PORT)),
         chain(
-            DISPATCH,
+            TO_SERVICE,
             None,
-            [dispatch(address, TO_SERVICE), vec![to_node_port(goto(NODE_PORTS))]].concat(),
+            [to_chain(address), vec![to_node_port(goto(NODE_PORTS)), accept()]].concat(),
         ),
+        chain(TO_NODE_PORT, None, [to_chain(node_port), vec![accept()]].concat()),
+        chain(NODE_PORTS, None, dispatch(TO_NODE_PORT)),
+        chain(DISPATCH, None, dispatch(TO_SERVICE)),
         chain(
             FIREWALL,
             None,
@@ -130,14 +127,35 @@ pub fn base_table(family: Family, config: &PlanConfig, any_sticky: bool) -> Vec<
                 .concat(),
             ],
         ),
+        chain(
+            REDIRECTED,
+            None,
+            vec![vec![Statement::In(&[Field::Daddr], SetName::ClusterIps), Statement::Reject]],
+        ),
+        chain(
+            NEW,
+            None,
+            [redirected(goto(REDIRECTED)), vec![unanswered(), vec![goto(STRAY)]]].concat(),
+        ),
+        chain(
+            NEW_TO_NODE,
+            None,
+            [
+                redirected(Statement::Accept),
+                vec![unanswered_node_port.concat(), unanswered()],
+                // Where Services' addresses are the node's, what nobody serves arrives here.
+                if ipvs { vec![vec![goto(STRAY)]] } else { vec![] },
+            ]
+            .concat(),
+        ),
         remember(any_sticky),
         chain(
             LEAVE_AS_NODE,
             None,
             vec![vec![Statement::Unmark(mark)], vec![Statement::Masquerade]],
         ),
-        chain("filter-prerouting", filter(HookPoint::Prerouting, BEFORE_DSTNAT), firewall()),
-        chain("filter-output-first", filter(HookPoint::Output, BEFORE_DSTNAT), firewall()),
+        chain("filter-prerouting", filter(HookPoint::Prerouting, BEFORE_DSTNAT), new(FIREWALL)),
+        chain("filter-output-first", filter(HookPoint::Output, BEFORE_DSTNAT), new(FIREWALL)),
         chain("nat-prerouting", nat(HookPoint::Prerouting, DSTNAT), vec![vec![jump(DISPATCH)]]),
         chain("nat-output", nat(HookPoint::Output, DSTNAT), vec![vec![jump(DISPATCH)]]),
         chain(
@@ -165,26 +183,10 @@ pub fn base_table(family: Family, config: &PlanConfig, any_sticky: bool) -> Vec<
             nat(HookPoint::Input, SRCNAT),
             vec![vec![Statement::Redirected, jump(REMEMBER)]],
         ),
-        chain(
-            "filter-input",
-            filter(HookPoint::Input, FILTER),
-            [
-                vec![[vec![Statement::New], unanswered_node_port.concat()].concat(), unanswered()],
-                // Where Services' addresses are the node's, what nobody serves arrives here.
-                if ipvs { vec![vec![Statement::New, jump(STRAY)]] } else { vec![] },
-            ]
-            .concat(),
-        ),
-        chain(
-            "filter-forward",
-            filter(HookPoint::Forward, FILTER),
-            vec![unanswered(), vec![Statement::New, jump(STRAY)]],
-        ),
-        chain(
-            "filter-output",
-            filter(HookPoint::Output, FILTER),
-            vec![unanswered(), vec![Statement::New, jump(STRAY)]],
-        ),
+        // Most packets are not new, and pass these without being looked at.
+        chain("filter-input", filter(HookPoint::Input, FILTER), new(NEW_TO_NODE)),
+        chain("filter-forward", filter(HookPoint::Forward, FILTER), new(NEW)),
+        chain("filter-output", filter(HookPoint::Output, FILTER), new(NEW)),
     ];
     chains.extend(slot_chains(config));
     chains
@@ -239,10 +241,9 @@ pub(crate) fn remember(any_sticky: bool) -> Chain {
     Chain { name: REMEMBER.into(), hook: None, rules }
 }
 
-/// In the ipvs mode, matches what no Service serves. The set of counters, because a map cannot be asked
-/// like this by older kernels, and what is looked for in order not to be found is not counted.
+/// In the ipvs mode, matches what no Service serves.
 fn not_served(ipvs: bool) -> Rule {
-    if ipvs { vec![Statement::NotIn(ADDRESS_KEY, SetName::Connections)] } else { vec![] }
+    if ipvs { vec![Statement::NotIn(ADDRESS_KEY, SetName::Served)] } else { vec![] }
 }
 
 /// Matches what is sent to an address that node ports are served on. Never to the loopback addresses:

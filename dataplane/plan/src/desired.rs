@@ -2,6 +2,7 @@
 //! change means for the kernel. Cost follows the change: an update touches only the Services it
 //! names, and those that compete with them for an address.
 
+mod claims;
 mod lookup;
 mod replace;
 mod servers;
@@ -18,12 +19,14 @@ use crate::changes::{Changes, Net};
 use crate::config::{Picker, PlanConfig};
 use crate::digest::SetDigest;
 use crate::element::{Element, Key};
+use crate::expected::Expected;
 use crate::frontend::Frontend;
-use crate::ruleset::Chain;
+use crate::ruleset::{Chain, SetDef};
 use crate::service::{PortRules, ServiceRules, Slots};
-use crate::sets::SetName;
+use crate::sets::{SetName, sets};
 use crate::shape::Shape;
 use crate::surroundings::Surroundings;
+use claims::Claims;
 use replace::Told;
 use shared::{Shared, Turnover};
 
@@ -32,12 +35,11 @@ use shared::{Shared, Turnover};
 pub struct Desired {
     config: PlanConfig,
     surroundings: Surroundings,
-    services: BTreeMap<ServiceKey, ServiceRules>,
-    /// Everyone who wants a frontend, in order; the first has it.
-    claims: HashMap<Frontend, Vec<ServiceKey>>,
-    /// How many frontends more than one Service claims.
-    contested: usize,
+    services: HashMap<ServiceKey, ServiceRules>,
+    claims: Claims,
     shared: Shared,
+    /// How large sets are made, should they have to be.
+    expected: Expected,
     /// Of every set that ever had an element.
     digests: BTreeMap<(Family, SetName), SetDigest>,
 }
@@ -60,14 +62,27 @@ impl Desired {
         let mut desired = Self {
             config,
             surroundings,
-            services: BTreeMap::new(),
-            claims: HashMap::default(),
-            contested: 0,
+            services: HashMap::default(),
+            claims: Claims::default(),
             shared,
+            expected: Expected::default(),
             digests: BTreeMap::new(),
         };
         desired.digest_all();
         desired
+    }
+
+    /// Sets that are made from now on are made for so many elements.
+    pub fn expect(&mut self, expected: Expected) {
+        self.expected = expected;
+    }
+
+    /// All sets of a family's table, as they would be made now.
+    pub(crate) fn sets(&self, family: Family) -> impl Iterator<Item = SetDef> {
+        sets().map(move |def| {
+            let size = def.size.or_else(|| self.expected.size(family, def.name));
+            SetDef { size, ..def }
+        })
     }
 
     /// Replaces the rules of some Services (`None`: the Service is gone) and says what that changes
@@ -188,12 +203,12 @@ impl Desired {
         }
     }
 
-    /// Every Service that has rules.
+    /// Every Service that has rules, in any order.
     pub fn service_keys(&self) -> impl Iterator<Item = &ServiceKey> {
         self.services.keys()
     }
 
-    /// Every Service's rules.
+    /// Every Service's rules, in any order.
     pub fn services(&self) -> impl Iterator<Item = (&ServiceKey, &ServiceRules)> {
         self.services.iter()
     }
@@ -210,18 +225,17 @@ impl Desired {
 
     /// A Service's frontends that others claim too.
     pub fn contested(&self, key: &ServiceKey) -> Vec<Contested> {
-        if self.contested == 0 {
+        if !self.claims.are_contested() {
             return Vec::new();
         }
         let rules = self.services.get(key).into_iter().flat_map(|rules| &rules.ports);
         rules
-            .filter_map(|port| match self.claims.get(&port.frontend)?.as_slice() {
-                [owner, losers @ ..] if !losers.is_empty() => Some(Contested {
+            .filter_map(|port| {
+                Some(Contested {
                     frontend: port.frontend,
-                    owner: owner.clone(),
-                    losers: losers.to_vec(),
-                }),
-                _ => None,
+                    losers: self.claims.losers(&port.frontend)?.iter().cloned().collect(),
+                    owner: self.owner(&port.frontend)?.clone(),
+                })
             })
             .collect()
     }
@@ -270,20 +284,20 @@ impl Desired {
         }
     }
 
-    /// The rules of the frontends of one family that their Services really have.
+    /// The rules of the frontends of one family that their Services really have, by name.
     fn in_force(&self, family: Family) -> impl Iterator<Item = &PortRules> {
         let of_family = move |port: &&PortRules| port.frontend.family() == family;
-        self.services.iter().flat_map(move |(key, rules)| {
-            let owned = move |port: &&PortRules| {
-                self.claims.get(&port.frontend).and_then(|c| c.first()) == Some(key)
-            };
+        let mut services: Vec<(&ServiceKey, &ServiceRules)> = self.services.iter().collect();
+        services.sort_unstable_by_key(|(key, _)| *key);
+        services.into_iter().flat_map(move |(key, rules)| {
+            let owned = move |port: &&PortRules| self.claims.owner(&port.frontend) == Some(key);
             rules.ports.iter().filter(of_family).filter(owned)
         })
     }
 
     /// Who has a frontend.
     pub fn owner(&self, frontend: &Frontend) -> Option<&ServiceKey> {
-        self.claims.get(frontend)?.first()
+        self.claims.owner(frontend)
     }
 
     /// The rules in force for a frontend.

@@ -18,6 +18,7 @@ mod desired;
 mod digest;
 mod drift;
 mod element;
+mod expected;
 mod frontend;
 mod ipvs;
 mod part;
@@ -43,6 +44,7 @@ pub use desired::{Contested, Desired};
 pub use digest::{Digest, SetDigest, TableDigest};
 pub use drift::{ChainDrift, Drift, TableDrift};
 pub use element::{Data, Element, Key, Value, decode};
+pub use expected::Expected;
 pub use frontend::{At, Frontend};
 pub use ipvs::{
     ActualIpvs, ActualServer, Draining, Drains, IpvsChanges, Link, Operation, Operations,

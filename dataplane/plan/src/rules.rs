@@ -8,6 +8,7 @@ use ipnet::IpNet;
 
 use crate::config::Picker;
 use crate::element::{Data, Element, Key};
+use crate::frontend::Space;
 use crate::service::{Backend, Backends, Exposure, PortRules};
 use crate::sets::SetName;
 use crate::shape::{Pick, Remember, Route, Shape, Sticky};
@@ -34,8 +35,10 @@ impl PortRules {
         let (key, space) = (self.frontend.key(), self.frontend.space());
         let named = |data| Element { key, data, comment: Some(self.comment.clone()) };
         let goto = |shape: Shape| named(Data::Goto(shape.to_string()));
-        let main = goto(Shape::Pick(self.main(picker)));
-        let mut heads = vec![(space.connections(), named(Data::Nothing)), (space.services(), main)];
+        let mut heads = vec![(space.services(), goto(Shape::Pick(self.main(picker))))];
+        if picker.ipvs && space == Space::Address {
+            heads.push((SetName::Served, named(Data::Nothing)));
+        }
         if let Some(pick) = self.shortcut(picker) {
             heads.push((space.shortcuts(), goto(Shape::Pick(pick))));
         }

@@ -54,10 +54,12 @@ pub struct SetDef {
     pub key: &'static [Field],
     /// What it maps to.
     pub data: SetData,
-    /// Every element counts the packets that match it.
-    pub counter: bool,
     /// Its elements may span from one key to another.
     pub ranges: bool,
+    /// Its elements are made by packets, which they count: nobody else writes them or compares them.
+    pub counts: bool,
+    /// How many elements it may have, if that is limited.
+    pub size: Option<u32>,
 }
 
 /// Where a base chain hooks in.
@@ -132,12 +134,14 @@ pub enum Statement {
     ToNode,
     /// `meta l4proto tcp`
     Protocol(Protocol),
-    /// `ip daddr . … @set`: matches, and counts if the set has counters.
+    /// `ip daddr . … @set`
     In(&'static [Field], SetName),
     /// `ip daddr . … != @set`
     NotIn(&'static [Field], SetName),
     /// `ip daddr . … vmap @set`
     Dispatch(&'static [Field], SetName),
+    /// `update @set { ip daddr . … }`: counts, for the first time or once more.
+    Count(&'static [Field], SetName),
     /// `meta mark & 0x4000 == 0x4000`
     Marked(u32),
     /// `meta mark set meta mark | 0x4000`
@@ -285,6 +289,9 @@ impl fmt::Display for InFamily<'_, Statement> {
             Statement::In(key, set) => write!(f, "{} @{set}", InFamily(family, *key)),
             Statement::NotIn(key, set) => write!(f, "{} != @{set}", InFamily(family, *key)),
             Statement::Dispatch(key, set) => write!(f, "{} vmap @{set}", InFamily(family, *key)),
+            Statement::Count(key, set) => {
+                write!(f, "update @{set} {{ {} }}", InFamily(family, *key))
+            }
             Statement::Marked(bit) => write!(f, "meta mark & {bit:#010x} == {bit:#010x}"),
             Statement::Mark(bit) => write!(f, "meta mark set meta mark | {bit:#010x}"),
             Statement::Unmark(bit) => write!(f, "meta mark set meta mark ^ {bit:#010x}"),

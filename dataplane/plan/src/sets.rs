@@ -22,14 +22,21 @@ pub(crate) const ORIGINAL_NODE_PORT_KEY: &[Field] = &[Field::Protocol, Field::Or
 /// What an endpoint is written as.
 pub(crate) const ENDPOINT: &[Field] = &[Field::Daddr, Field::Dport];
 
+/// How many frontends of a node are counted; those that are asked for later are not.
+const COUNTED: u32 = 1 << 15;
+
 /// A set or map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SetName {
     /// Service address, protocol, port: which chain picks an endpoint.
     Services,
-    /// The same keys with a counter each. A set of its own, because a Service's element in
-    /// `services` is replaced whenever it is led to another chain, which would reset it.
+    /// The same keys with a counter each, made by the first packet: a counter takes the kernel three times
+    /// as long as any other element, and memory for each processor, and most Services of a large cluster
+    /// are never asked for on any one node.
     Connections,
+    /// The same keys, in the ipvs mode: what may be asked for in order not to be found, which a map
+    /// cannot be in older kernels.
+    Served,
     /// Service address, protocol, port, slot: the endpoint.
     Endpoints,
     /// The same for what outsiders may use of a Service with `externalTrafficPolicy: Local`.
@@ -43,7 +50,7 @@ pub enum SetName {
     EndpointsElsewhere,
     /// Service ports that remember their clients.
     Sticky,
-    /// The same eight for node ports, by protocol and port.
+    /// The same for node ports, by protocol and port.
     NodePorts,
     /// See [`SetName::Connections`].
     NodePortConnections,
@@ -75,9 +82,10 @@ pub enum SetName {
 
 impl SetName {
     /// In the order they are created and printed.
-    pub const ALL: [SetName; 22] = [
+    pub const ALL: [SetName; 23] = [
         SetName::Services,
         SetName::Connections,
+        SetName::Served,
         SetName::Endpoints,
         SetName::LocalEndpoints,
         SetName::Shortcuts,
@@ -105,6 +113,7 @@ impl SetName {
         match self {
             SetName::Services => "services",
             SetName::Connections => "connections",
+            SetName::Served => "served",
             SetName::Endpoints => "endpoints",
             SetName::LocalEndpoints => "local-endpoints",
             SetName::Shortcuts => "shortcuts",
@@ -135,26 +144,28 @@ impl SetName {
             &[Field::Daddr, Field::Protocol, Field::Dport, Field::Pick(2)];
         const NODE_PORT_SLOT: &[Field] = &[Field::Protocol, Field::Dport, Field::Pick(2)];
         const FROM: &[Field] = &[Field::Daddr, Field::Protocol, Field::Dport, Field::Saddr];
-        let plain = |key, data| SetDef { name: self, key, data, counter: false, ranges: false };
+        let plain =
+            |key, data| SetDef { name: self, key, data, ranges: false, counts: false, size: None };
+        let counts =
+            |key| SetDef { counts: true, size: Some(COUNTED), ..plain(key, SetData::None) };
         match self {
             SetName::Services | SetName::Shortcuts | SetName::Sticky => {
                 plain(ADDRESS_KEY, SetData::Verdict)
             }
-            SetName::NoEndpoints | SetName::EndpointsElsewhere | SetName::Firewalled => {
-                plain(ADDRESS_KEY, SetData::None)
-            }
-            SetName::Connections => SetDef { counter: true, ..plain(ADDRESS_KEY, SetData::None) },
+            SetName::Connections => counts(ADDRESS_KEY),
+            SetName::Served
+            | SetName::NoEndpoints
+            | SetName::EndpointsElsewhere
+            | SetName::Firewalled => plain(ADDRESS_KEY, SetData::None),
             SetName::Endpoints | SetName::LocalEndpoints => {
                 plain(ADDRESS_SLOT, SetData::Fields(ENDPOINT))
             }
             SetName::NodePorts | SetName::NodePortShortcuts | SetName::StickyNodePorts => {
                 plain(NODE_PORT_KEY, SetData::Verdict)
             }
+            SetName::NodePortConnections => counts(NODE_PORT_KEY),
             SetName::NoEndpointNodePorts | SetName::NodePortEndpointsElsewhere => {
                 plain(NODE_PORT_KEY, SetData::None)
-            }
-            SetName::NodePortConnections => {
-                SetDef { counter: true, ..plain(NODE_PORT_KEY, SetData::None) }
             }
             SetName::NodePortEndpoints | SetName::NodePortLocalEndpoints => {
                 plain(NODE_PORT_SLOT, SetData::Fields(ENDPOINT))

@@ -190,7 +190,7 @@ impl Pick {
     fn rules(&self, family: Family, config: &PlanConfig) -> Vec<Rule> {
         let mark = Statement::Mark(config.masquerade_mark);
         let shortcut = Statement::Dispatch(self.space.key(), self.space.shortcuts());
-        let mut rules: Vec<Rule> = match self.route {
+        let treat: Vec<Rule> = match self.route {
             Route::Cluster if config.masquerade_all => vec![vec![mark]],
             Route::Cluster => {
                 let outside = outside_pods(family, config);
@@ -214,6 +214,10 @@ impl Pick {
             }
             Route::Shortcut => Vec::new(),
         };
+        // Who takes the shortcut was counted before.
+        let count = (self.route != Route::Shortcut)
+            .then(|| vec![Statement::Count(self.space.key(), self.space.connections())]);
+        let mut rules: Vec<Rule> = count.into_iter().chain(treat).collect();
         if self.slots > 0 {
             if let Some(sticky) = &self.sticky {
                 // nft wants to know the protocol before it takes a port out of a map.

@@ -240,6 +240,7 @@ impl Table {
                 }
                 Statement::In(_, set)
                 | Statement::NotIn(_, set)
+                | Statement::Count(_, set)
                 | Statement::Dispatch(_, set)
                 | Statement::Dnat { map: set, .. } => {
                     (!self.elements.contains_key(set)).then(|| format!("no set {set}"))

@@ -306,7 +306,7 @@ impl Walker<'_> {
                 }
                 None => Next::NoMatch,
             },
-            Statement::Remember { .. } => Next::Match,
+            Statement::Remember { .. } | Statement::Count(..) => Next::Match,
             Statement::Masquerade => Next::End(End::Masqueraded),
             Statement::Reject => Next::End(End::Rejected),
             Statement::Drop => Next::End(End::Dropped),

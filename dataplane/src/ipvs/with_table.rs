@@ -23,7 +23,7 @@ impl WithIpvs {
 
     /// To look only: nothing that is read here is ever written.
     pub fn to_look() -> Result<Self, WriteError> {
-        Ok(Self::new(Kernel::open()?, Ipvs::open(Duration::ZERO)?))
+        Ok(Self::new(Kernel::open()?.only_looking(), Ipvs::open(Duration::ZERO)?))
     }
 
     /// The table's side.
@@ -39,7 +39,7 @@ impl WithIpvs {
 
 impl Tables for WithIpvs {
     fn read_back(&mut self) -> Result<ReadBack, WriteError> {
-        let mut read = self.table.read_back()?;
+        let mut read = Tables::read_back(&mut self.table)?;
         read.actual.ipvs = self.ipvs.read()?;
         Ok(read)
     }

@@ -7,7 +7,8 @@ use zw_model::Family;
 use zw_netlink::Error;
 use zw_netlink::nft::{DumpedElement, SetInfo};
 use zw_plan::{
-    AFFINITY, Actual, ActualTable, Data, Element, Key, PlanConfig, SetName, TABLE, base_table, sets,
+    AFFINITY, Actual, ActualTable, Data, Element, Key, PlanConfig, SetDef, SetName, TABLE,
+    base_table, sets,
 };
 
 use super::{Kernel, ReadBack, find_ours, retrying};
@@ -66,6 +67,10 @@ impl Kernel {
         // Elements of a table that is replaced as a whole are of no interest.
         if !table.incompatible {
             for name in known {
+                if name.def().counts {
+                    table.sets.insert(name, HashMap::new());
+                    continue;
+                }
                 match self.read_elements(family, name)? {
                     Some(elements) => drop(table.sets.insert(name, elements)),
                     None => table.incompatible = true,
@@ -92,6 +97,12 @@ impl Kernel {
                 None if info.name.starts_with(AFFINITY) => table.incompatible = true,
                 None => table.unknown_sets.push(info.name),
                 Some(def) => {
+                    // Whether it was told a size depends on the kernel.
+                    let told = info.size.filter(|_| def.size.is_none());
+                    if told.is_some() {
+                        self.resizes.get_or_insert(true);
+                    }
+                    let def = SetDef { size: def.size.or(told), ..def };
                     table.incompatible |= !same_set(&info, &set_spec(family, &def));
                     known.push(def.name);
                 }

@@ -17,16 +17,16 @@ use zw_plan::{
 use super::rules;
 
 /// Encodes all changes that packets can tell, in an order the kernel accepts: what is referred to
-/// before what refers.
-pub(crate) fn encode(changes: &Changes) -> Batch {
+/// before what refers. `sizes`: sets that will grow may be told their size.
+pub(crate) fn encode(changes: &Changes, sizes: bool) -> Batch {
     let mut batch = Batch::new();
     for (family, table) in &changes.tables {
-        encode_table(*family, table, &mut batch);
+        encode_table(*family, table, sizes, &mut batch);
     }
     batch
 }
 
-fn encode_table(of: Family, changes: &TableChanges, batch: &mut Batch) {
+fn encode_table(of: Family, changes: &TableChanges, sizes: bool, batch: &mut Batch) {
     let family = super::family(of);
     if changes.delete_table {
         // Made first, because deleting what is not there would be refused.
@@ -37,7 +37,8 @@ fn encode_table(of: Family, changes: &TableChanges, batch: &mut Batch) {
         batch.add_table(family, TABLE, Some(note));
     }
     for set in &changes.add_sets {
-        batch.add_set(family, TABLE, &set_spec(of, set));
+        let size = set.size.filter(|_| sizes || set.counts);
+        batch.add_set(family, TABLE, &set_spec(of, &SetDef { size, ..*set }));
     }
     for map in &changes.add_affinity_maps {
         batch.add_set(family, TABLE, &affinity_spec(of, map));
@@ -249,11 +250,12 @@ pub(crate) fn set_spec(family: Family, set: &SetDef) -> SetSpec {
             zw_plan::SetData::Verdict => SetData::Verdict,
             zw_plan::SetData::Fields(fields) => SetData::Fields(type_of(fields)),
         },
-        counter: set.counter,
+        counter: set.counts,
         timeout: None,
-        dynamic: false,
+        // Only such a set is rearranged as it grows and shrinks, whatever size it was told first.
+        dynamic: set.size.is_some(),
         interval: set.ranges,
-        size: None,
+        size: set.size,
         comment: None,
     }
 }
@@ -322,7 +324,7 @@ mod tests {
             .iter()
             .flat_map(|(family, table)| describe_table(*family, table))
             .collect();
-        assert_eq!(described.len(), encode(&changes).len());
+        assert_eq!(described.len(), encode(&changes, true).len());
         assert_eq!(described[1], ("delete the IPv4 table zoneward".into(), None));
         assert_eq!(
             describe(&changes, OpId(described.len() as u32 - 1)),

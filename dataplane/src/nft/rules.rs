@@ -62,7 +62,7 @@ fn encode_statement(family: Family, statement: &Statement) -> Vec<Expr> {
             Expr::Meta { key: MetaKey::L4proto, dreg: REG32_00 },
             Expr::Cmp { sreg: REG32_00, op: CmpOp::Eq, data: vec![protocol.number()] },
         ],
-        // ip daddr . meta l4proto . th dport @connections
+        // ip daddr . meta l4proto . th dport @no-endpoints
         Statement::In(key, set) => look_up(family, key, set.as_str(), None),
         // ip daddr . meta l4proto . th dport . ip saddr != @allowed
         Statement::NotIn(key, set) => {
@@ -71,6 +71,12 @@ fn encode_statement(family: Family, statement: &Statement) -> Vec<Expr> {
                 *invert = true;
             }
             exprs
+        }
+        // update @connections { ip daddr . meta l4proto . th dport }
+        Statement::Count(key, set) => {
+            let set = set.to_string();
+            let count = Expr::Update { set, key_reg: REG32_00, data_reg: None, timeout: None };
+            [load_all(family, key), vec![count]].concat()
         }
         // ip daddr . meta l4proto . th dport vmap @services
         Statement::Dispatch(key, set) => look_up(family, key, set.as_str(), Some(REG_VERDICT)),
@@ -129,14 +135,20 @@ fn encode_statement(family: Family, statement: &Statement) -> Vec<Expr> {
 
 /// Loads a concatenation into consecutive registers and looks it up.
 fn look_up(family: Family, key: &[Field], set: &str, dreg: Option<u32>) -> Vec<Expr> {
-    let mut register = REG32_00;
-    let mut exprs = Vec::with_capacity(key.len() + 1);
-    for field in key {
-        exprs.push(load(family, *field, register));
-        register += registers(family, *field);
-    }
+    let mut exprs = load_all(family, key);
     exprs.push(Expr::Lookup { set: set.into(), sreg: REG32_00, dreg, invert: false });
     exprs
+}
+
+/// Loads a concatenation into consecutive registers.
+fn load_all(family: Family, key: &[Field]) -> Vec<Expr> {
+    let mut register = REG32_00;
+    let each = key.iter().map(|field| {
+        let loaded = load(family, *field, register);
+        register += registers(family, *field);
+        loaded
+    });
+    each.collect()
 }
 
 fn load(family: Family, field: Field, dreg: u32) -> Expr {

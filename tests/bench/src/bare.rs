@@ -11,6 +11,8 @@ use crate::results::Bare;
 
 /// `NFT_SET_INTERVAL`: sets of ranges are of another kind in the kernel, and small.
 const INTERVAL: u32 = 0x4;
+/// `NFT_SET_EVAL`: packets may add elements, and the kernel may be told another size later.
+const DYNAMIC: u32 = 0x20;
 /// `NFT_DATA_VERDICT`, the type of a verdict map's data.
 const VERDICT: u32 = 0xffff_ff00;
 const TABLE: &str = "bare";
@@ -141,9 +143,9 @@ fn bare_spec(info: &SetInfo) -> SetSpec {
         },
         counter: info.counter,
         timeout: None,
-        dynamic: false,
+        dynamic: info.flags & DYNAMIC != 0,
         interval: false,
-        size: None,
+        size: info.size,
         comment: None,
     }
 }

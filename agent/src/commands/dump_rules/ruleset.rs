@@ -170,6 +170,10 @@ fn statement(family: Family, statement: &zw_plan::Statement) -> Statement<'stati
         S::Dispatch(key, set) => {
             Statement::VerdictMap(VerdictMap { key: fields(family, key), data: named_set(set) })
         }
+        S::Count(key, set) => {
+            let (elem, set) = (fields(family, key), format!("@{set}").into());
+            Statement::Set(Set { op: SetOp::Update, elem, set })
+        }
         S::Marked(bit) => {
             let masked = binary(BinaryOperation::AND(mark(), Expression::Number(*bit)));
             equal(masked, Expression::Number(*bit))

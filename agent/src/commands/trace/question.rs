@@ -133,10 +133,10 @@ fn places(
     let is_cluster_ip = |addr: IpAddr| {
         elements(SetName::ClusterIps).is_some_and(|all| all.contains_key(&Key::new().addr(addr)))
     };
-    let all = elements(SetName::Connections).into_iter().flat_map(|all| all.values());
+    let all = elements(SetName::Services).into_iter().flat_map(|all| all.values());
     all.filter_map(|element| {
         let (of, port) = split_comment(element.comment.as_deref()?);
-        let frontend = decode_frontend(table.family, SetName::Connections, &element.key)?;
+        let frontend = decode_frontend(table.family, SetName::Services, &element.key)?;
         let right = of == service && name.has_port(port, frontend.port);
         let right = right && protocol.is_none_or(|want| want == frontend.protocol);
         let addr = frontend.addr().filter(|_| right)?;
@@ -149,7 +149,7 @@ fn places(
 /// The Service port that has what is asked for.
 pub(super) fn service_at(question: &Question, table: &Table) -> Option<String> {
     let frontend = Frontend::new(question.to.ip(), question.protocol, question.to.port());
-    let element = table.elements.get(&SetName::Connections)?.get(&frontend.key())?;
+    let element = table.elements.get(&SetName::Services)?.get(&frontend.key())?;
     element.comment.as_deref().map(str::to_owned)
 }
 

@@ -152,9 +152,9 @@ fn wanted(question: &Question) -> String {
 
 /// What else an address serves.
 fn served(question: &Question, table: &Table) -> String {
-    let elements = table.elements.get(&SetName::Connections).into_iter().flat_map(|e| e.values());
+    let elements = table.elements.get(&SetName::Services).into_iter().flat_map(|e| e.values());
     let of_address = elements.filter_map(|element| {
-        let frontend = decode_frontend(table.family, SetName::Connections, &element.key)?;
+        let frontend = decode_frontend(table.family, SetName::Services, &element.key)?;
         let it = frontend.addr() == Some(question.to.ip());
         it.then(|| format!("{}/{}", frontend.port, frontend.protocol))
     });

@@ -14,8 +14,8 @@ use super::{EndpointView, FrontendKind, Policy, PortView, Refusal, empty, sort, 
 
 /// The sets that hold one kind of frontends.
 struct Sets {
-    connections: SetName,
     services: SetName,
+    connections: SetName,
     no_endpoints: SetName,
     elsewhere: SetName,
     shortcuts: SetName,
@@ -23,8 +23,8 @@ struct Sets {
 }
 
 const ADDRESSES: Sets = Sets {
-    connections: SetName::Connections,
     services: SetName::Services,
+    connections: SetName::Connections,
     no_endpoints: SetName::NoEndpoints,
     elsewhere: SetName::EndpointsElsewhere,
     shortcuts: SetName::Shortcuts,
@@ -32,8 +32,8 @@ const ADDRESSES: Sets = Sets {
 };
 
 const NODE_PORTS: Sets = Sets {
-    connections: SetName::NodePortConnections,
     services: SetName::NodePorts,
+    connections: SetName::NodePortConnections,
     no_endpoints: SetName::NoEndpointNodePorts,
     elsewhere: SetName::NodePortEndpointsElsewhere,
     shortcuts: SetName::NodePortShortcuts,
@@ -51,11 +51,10 @@ pub(crate) fn from_kernel(
     for (family, table) in &actual.tables {
         let ranges = source_ranges(*family, table);
         for sets in [ADDRESSES, NODE_PORTS] {
-            let Some(elements) = table.sets.get(&sets.connections) else { continue };
+            let Some(elements) = table.sets.get(&sets.services) else { continue };
             let connections = kernel.connections(*family, sets.connections)?;
             for element in elements.values() {
-                let Some(frontend) = decode_frontend(*family, sets.connections, &element.key)
-                else {
+                let Some(frontend) = decode_frontend(*family, sets.services, &element.key) else {
                     continue;
                 };
                 let (service, name) = split_comment(element.comment.as_deref().unwrap_or_default());
@@ -64,7 +63,6 @@ pub(crate) fn from_kernel(
                 let ignored = find(table, sets.elsewhere, &element.key).is_some();
                 let refusal = find(table, sets.no_endpoints, &element.key)
                     .map(|_| if ignored { Refusal::Ignored } else { Refusal::Refused });
-                let leads_to = find(table, sets.services, &element.key);
                 let kind = kind_in(table, &frontend);
                 let server = servers.remove(&frontend);
                 let settings = server.and_then(|server| server.settings.as_ref());
@@ -76,13 +74,13 @@ pub(crate) fn from_kernel(
                 ports.push(PortView {
                     scheduler: settings.map(|settings| settings.scheduler.to_string()),
                     left_out: server.map(leaving).unwrap_or_default(),
-                    connections: connections.get(&element.key).copied(),
+                    connections: Some(connections.get(&element.key).copied().unwrap_or_default()),
                     without_endpoints: refusal,
                     endpoints: shown(backends.all),
                     endpoints_for_outsiders: bound_by_policy.then(|| shown(backends.local)),
                     affinity_seconds: sticky.or_else(|| settings?.persistence),
                     source_ranges: ranges.get(&element.key).cloned(),
-                    policy: policy_in(kind, bound_by_policy, leads_to, refusal),
+                    policy: policy_in(kind, bound_by_policy, element, refusal),
                     ..empty(frontend, kind, service, name)
                 });
             }
@@ -119,18 +117,16 @@ fn kind_in(table: &ActualTable, frontend: &Frontend) -> FrontendKind {
 fn policy_in(
     kind: FrontendKind,
     bound_by_policy: bool,
-    leads_to: Option<&Element>,
+    leads_to: &Element,
     refusal: Option<Refusal>,
 ) -> Policy {
     let ignored = refusal == Some(Refusal::Ignored);
     let is_local = |chain: &str| Shape::parse(chain).is_some_and(|shape| shape.is_local());
-    let local_chain = leads_to
-        .is_some_and(|element| matches!(&element.data, Data::Goto(chain) if is_local(chain)));
+    let local_chain = matches!(&leads_to.data, Data::Goto(chain) if is_local(chain));
     match kind {
         _ if ignored || bound_by_policy || local_chain => Policy::Local,
         FrontendKind::ClusterIp => Policy::Unknown,
-        _ if leads_to.is_some() => Policy::Cluster,
-        _ => Policy::Unknown,
+        _ => Policy::Cluster,
     }
 }
 

@@ -1,7 +1,7 @@
 //! One Service's rules replaced by others, and what that says about the kernel.
 
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use zw_model::{Family, ServiceKey};
 
@@ -22,21 +22,39 @@ impl Desired {
         fresh: impl Iterator<Item = PortRules>,
         changes: &mut Changes,
     ) {
-        let mut written: BTreeSet<(Family, SetName)> = BTreeSet::new();
         for port in fresh {
-            let family = port.frontend.family();
-            let table = changes.table(family);
-            for (set, element) in port.all(self.picker()) {
-                table.add(set, element);
-                written.insert((family, set));
+            let table = changes.table(port.frontend.family());
+            port.all(self.picker()).for_each(|(set, element)| table.add(set, element));
+        }
+    }
+
+    /// Nobody has known this Service, nor has anybody had its frontends: so it is with all of them at a
+    /// start.
+    fn are_news(&self, key: &ServiceKey, rules: &ServiceRules, told: Option<&Told>) -> bool {
+        let is_free = |port: &PortRules| {
+            let touched = told.is_some_and(|told| told.frontends.contains_key(&port.frontend));
+            !touched && self.owner(&port.frontend).is_none()
+        };
+        !self.by_ipvs() && !self.services.contains_key(key) && rules.ports.iter().all(is_free)
+    }
+
+    /// As [`Desired::replace`], where there is nothing to compare with.
+    fn bring_in(
+        &mut self,
+        key: ServiceKey,
+        rules: ServiceRules,
+        mut told: Option<&mut Told>,
+        turnover: &mut Turnover,
+    ) {
+        for port in &rules.ports {
+            self.claims.claim(port.frontend, &key);
+            let net = told.as_mut().map(|told| &mut told.net);
+            self.shared.turn(port.frontend.family(), None, Some(port), net, turnover);
+            if let Some(told) = &mut told {
+                told.frontends.insert(port.frontend, Some(port.clone()));
             }
         }
-        // In the order that everything else is written in.
-        for (family, set) in written {
-            if let Some(elements) = changes.table(family).add_elements.get_mut(&set) {
-                elements.sort_by_key(|element| element.key);
-            }
-        }
+        self.services.insert(key, rules);
     }
 
     pub(super) fn replace(
@@ -46,6 +64,12 @@ impl Desired {
         mut told: Option<&mut Told>,
         turnover: &mut Turnover,
     ) {
+        let rules = match rules {
+            Some(rules) if self.are_news(&key, &rules, told.as_deref()) => {
+                return self.bring_in(key, rules, told, turnover);
+            }
+            rules => rules,
+        };
         let frontends = |rules: Option<&ServiceRules>| -> Vec<Frontend> {
             rules.into_iter().flat_map(|r| &r.ports).map(|port| port.frontend).collect()
         };
@@ -61,10 +85,10 @@ impl Desired {
             self.note_servers(&touched, turnover);
         }
         for frontend in released.iter().filter(|f| claimed.binary_search(f).is_err()) {
-            self.release(frontend, &key);
+            self.claims.release(frontend, &key);
         }
         for frontend in claimed.iter().filter(|f| released.binary_search(f).is_err()) {
-            self.claim(*frontend, &key);
+            self.claims.claim(*frontend, &key);
         }
 
         for (frontend, before) in touched.iter().zip(before) {
@@ -100,26 +124,6 @@ impl Desired {
             Some(rules) => self.services.insert(key, rules),
             None => self.services.remove(&key),
         };
-    }
-
-    fn claim(&mut self, frontend: Frontend, key: &ServiceKey) {
-        // Hardly ever more than one: room for four would cost more than the rules themselves.
-        let claimants = self.claims.entry(frontend).or_insert_with(|| Vec::with_capacity(1));
-        if let Err(at) = claimants.binary_search(key) {
-            claimants.insert(at, key.clone());
-            self.contested += usize::from(claimants.len() == 2);
-        }
-    }
-
-    fn release(&mut self, frontend: &Frontend, key: &ServiceKey) {
-        if let Some(claimants) = self.claims.get_mut(frontend) {
-            let before = claimants.len();
-            claimants.retain(|claimant| claimant != key);
-            self.contested -= usize::from(before == 2 && claimants.len() == 1);
-            if claimants.is_empty() {
-                self.claims.remove(frontend);
-            }
-        }
     }
 }
 

@@ -33,7 +33,7 @@ impl Desired {
         if !self.by_ipvs() {
             return BTreeMap::new();
         }
-        let frontends = self.claims.keys();
+        let frontends = self.claims.frontends();
         let keys = frontends.flat_map(|frontend| places(frontend, &self.surroundings));
         keys.filter_map(|key| Some((key, self.virtual_at(&key)?))).collect()
     }
@@ -103,7 +103,8 @@ impl Desired {
         if !self.by_ipvs() || only.node_addresses.is_empty() {
             return BTreeMap::new();
         }
-        let node_ports = self.claims.keys().filter(|frontend| matches!(frontend.at, At::Node(_)));
+        let node_ports =
+            self.claims.frontends().filter(|frontend| matches!(frontend.at, At::Node(_)));
         let keys = node_ports.flat_map(|frontend| places(frontend, &only));
         keys.map(|key| (key, self.virtual_at(&key))).collect()
     }

@@ -215,12 +215,13 @@ impl Shared {
             }) += 1;
         }
         let key = (family, shape);
-        let uses = self.shapes.entry(key.clone()).or_insert_with(|| {
-            turnover.new_shapes.insert(key.clone());
-            0
-        });
-        *uses += 1;
         self.idle.remove(&key);
+        if let Some(uses) = self.shapes.get_mut(&key) {
+            *uses += 1;
+            return;
+        }
+        turnover.new_shapes.insert(key.clone());
+        self.shapes.insert(key, 1);
     }
 
     fn let_go(&mut self, family: Family, shape: Shape) {

@@ -96,7 +96,11 @@ impl Table {
         if def.ranges {
             writeln!(f, "\t\tflags interval")?;
         }
-        if def.counter {
+        if let Some(size) = def.size {
+            writeln!(f, "\t\tsize {size}")?;
+            writeln!(f, "\t\tflags dynamic")?;
+        }
+        if def.counts {
             writeln!(f, "\t\tcounter")?;
         }
         let shown: Vec<String> =

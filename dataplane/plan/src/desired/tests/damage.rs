@@ -68,7 +68,7 @@ impl Damage {
                     (SetName::Services, of_nobody, goto("refuse")),
                     (SetName::NoEndpoints, of_nobody, Data::Nothing),
                     (SetName::EndpointsElsewhere, of_nobody, Data::Nothing),
-                    (SetName::Connections, of_nobody, Data::Nothing),
+                    (SetName::Served, of_nobody, Data::Nothing),
                     (SetName::Endpoints, of_nobody.slot(0), to),
                     (SetName::Hairpin, Key::new().addr(vip(family, 9)), Data::Nothing),
                 ] {
