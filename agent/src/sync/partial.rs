@@ -18,7 +18,7 @@ impl Engine {
         around: Option<Surroundings>,
     ) -> Result<Report, WriteError> {
         let started = Instant::now();
-        let mut planned = self.plan_changed(keys);
+        let mut planned = self.plan_changed(keys.into_iter().collect());
         if let Some(around) = around {
             planned.changes = planned.changes.then(self.desired.surround(around));
         }
@@ -45,11 +45,12 @@ impl Engine {
         let something_new = self.look_around || self.index.is_changed();
         if self.ahead.is_none() && !self.waiting.is_empty() && !something_new {
             let keys = self.waiting.take();
-            self.ahead = Some(self.plan_changed(keys.into_iter().collect()));
+            self.ahead = Some(self.plan_changed(keys));
         }
     }
 
-    fn plan_changed(&mut self, mut keys: BTreeSet<ServiceKey>) -> Planned {
+    /// Each key once.
+    fn plan_changed(&mut self, keys: Vec<ServiceKey>) -> Planned {
         let mut updates: Vec<(ServiceKey, Option<ServiceRules>)> = Vec::with_capacity(keys.len());
         for key in &keys {
             let held = self.desired.service(key);
@@ -60,7 +61,7 @@ impl Engine {
         let changes = self.desired.update(updates);
         self.report_contested(keys.iter());
         let services = keys.len();
-        self.unattended.0.append(&mut keys);
+        self.unattended.0.append(&mut keys.into_iter().collect());
         Planned { services, changes }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use foldhash::HashMap;
 use zw_model::Family;
 
 use crate::element::{Element, Key};
@@ -210,7 +211,12 @@ impl TableChanges {
 /// another within one transaction must not be deleted after it was added.
 #[derive(Debug, Default)]
 pub(crate) struct Net {
-    elements: BTreeMap<(Family, SetName, Key), BeforeAndAfter>,
+    elements: BTreeMap<Place, BeforeAndAfter>,
+    /// Whether elements that map to nothing and say nothing were there and are now. Apart, because at a
+    /// start there is one for each Service.
+    bare: HashMap<Place, (bool, bool)>,
+    /// In the order they were recorded.
+    bare_order: Vec<Place>,
 }
 
 type BeforeAndAfter = (Option<Element>, Option<Element>);
@@ -231,8 +237,25 @@ impl Net {
             .or_insert((before, after));
     }
 
+    /// The same for an element that is [bare](Element::bare): it is there now, or it is not. An element is
+    /// recorded either way, never both.
+    pub(crate) fn record_bare(&mut self, at: Place, before: bool, after: bool) {
+        let (_, latest) = self.bare.entry(at).or_insert_with(|| {
+            self.bare_order.push(at);
+            (before, after)
+        });
+        *latest = after;
+    }
+
     /// Adds what really changes to `changes`.
     pub(crate) fn settle(self, changes: &mut Changes) {
+        for (family, set, key) in self.bare_order {
+            let (before, after) = self.bare[&(family, set, key)];
+            if before != after {
+                let element = |is: bool| is.then(|| Element::bare(key));
+                changes.table(family).replace(set, element(before), element(after));
+            }
+        }
         for ((family, set, _), (before, after)) in self.elements {
             if before != after {
                 changes.table(family).replace(set, before, after);

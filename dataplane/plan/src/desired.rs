@@ -98,7 +98,7 @@ impl Desired {
         for (key, rules) in updates {
             self.replace(key, rules, Some(&mut told), &mut turnover);
         }
-        let Told { net, mut changes, frontends } = told;
+        let Told { net, mut changes, fresh, .. } = told;
         for (family, map) in turnover.new_maps {
             changes.table(family).add_affinity_maps.push(map);
         }
@@ -112,7 +112,7 @@ impl Desired {
             }
         }
         net.settle(&mut changes);
-        self.write_fresh(frontends.into_values().flatten(), &mut changes);
+        self.write_fresh(&fresh, &mut changes);
         self.digest_changes(&changes);
         self.shared.retire(&mut changes);
         self.settle_servers(turnover.servers, &mut changes);
@@ -276,7 +276,9 @@ impl Desired {
         for (set, element) in self.in_force(family).flat_map(|port| port.all(picker)) {
             each(set, element);
         }
-        for (set, key) in self.shared.elements(family) {
+        let mut shared: Vec<(&SetName, &Key)> = self.shared.elements(family).collect();
+        shared.sort_unstable();
+        for (set, key) in shared {
             each(*set, Element::bare(*key));
         }
         for (set, element) in self.surroundings.elements(family) {

@@ -1,7 +1,6 @@
 //! What one frontend means for the table: its elements and the chains they lead to. Where IPVS picks
 //! endpoints, the table has none, and the chains only mark.
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -34,7 +33,7 @@ impl PortRules {
     pub(crate) fn heads(&self, picker: Picker) -> Vec<(SetName, Element)> {
         let (key, space) = (self.frontend.key(), self.frontend.space());
         let named = |data| Element { key, data, comment: Some(self.comment.clone()) };
-        let goto = |shape: Shape| named(Data::Goto(shape.to_string()));
+        let goto = |shape: Shape| named(Data::Goto(shape.name()));
         let mut heads = vec![(space.services(), goto(Shape::Pick(self.main(picker))))];
         if picker.ipvs && space == Space::Address {
             heads.push((SetName::Served, named(Data::Nothing)));
@@ -94,10 +93,12 @@ impl PortRules {
     }
 
     /// Elements that other frontends may have too.
-    pub(crate) fn shared(&self, picker: Picker) -> BTreeSet<(SetName, Key)> {
+    pub(crate) fn shared(&self, picker: Picker) -> Vec<(SetName, Key)> {
         let local = self.backends.iter().chain(self.local()).filter(|backend| backend.local);
-        let mut shared: BTreeSet<(SetName, Key)> =
+        let mut shared: Vec<(SetName, Key)> =
             local.map(|backend| hairpin(backend.addr.ip())).collect();
+        shared.sort_unstable();
+        shared.dedup();
         // In the ipvs mode every address of a Service is one of the node's, so that the ports which
         // nobody serves there would be the node's own.
         let guarded = picker.ipvs || self.exposure == Exposure::Cluster;

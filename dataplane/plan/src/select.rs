@@ -126,26 +126,23 @@ pub enum WhyNot {
 pub fn select<'a>(
     port: &ServicePort,
     family: Family,
-    slices: impl IntoIterator<Item = &'a Slice>,
+    slices: impl IntoIterator<Item = &'a Slice> + Clone,
     node: &NodeContext,
 ) -> Selection<'a> {
-    let mut seen: Vec<(&Slice, Option<Tier>)> = slices
-        .into_iter()
-        .filter(|slice| slice.family == family)
-        .map(|slice| (slice, tier_of(&slice.scope, node)))
-        .collect();
-    let zoned = seen.iter().any(|(_, tier)| match tier {
+    let of_family = || slices.clone().into_iter().filter(|slice| slice.family == family);
+    let zoned = of_family().any(|slice| match tier_of(&slice.scope, node) {
         Some(Tier::Zone) => true,
         Some(Tier::Region) => node.region.is_some(),
         _ => false,
     });
-    if !zoned {
-        // Slices for a region, and ours is unknown: one more label that decides nothing.
-        seen.iter_mut().flat_map(|(_, tier)| tier).for_each(|tier| *tier = Tier::Everyone);
-    }
 
     let mut candidates = Vec::new();
-    for (slice, tier) in seen {
+    for slice in of_family() {
+        let tier = match tier_of(&slice.scope, node) {
+            // Slices for a region, and ours is unknown: one more label that decides nothing.
+            Some(_) if !zoned => Some(Tier::Everyone),
+            tier => tier,
+        };
         let verdict = match tier {
             None => Verdict::Unused(WhyNot::OtherZone),
             Some(Tier::Everyone) if zoned => Verdict::Unused(WhyNot::Unlabelled),
@@ -168,11 +165,10 @@ pub fn select<'a>(
         |(tier, c): &(Option<Tier>, Candidate<'a>)| (c.endpoint.addr, c.port, *tier, &c.slice.key);
     candidates.sort_by(|one, other| order(one).cmp(&order(other)));
 
-    let in_play: Vec<(Tier, &mut Candidate<'a>)> = candidates
+    let in_play = candidates
         .iter_mut()
         .filter(|(_, c)| c.verdict == Verdict::Unused(WhyNot::NotReady))
-        .filter_map(|(tier, candidate)| Some(((*tier)?, candidate)))
-        .collect();
+        .filter_map(|(tier, candidate)| Some(((*tier)?, candidate)));
     let mut in_play = drop_duplicates(in_play);
     let tier = if zoned { decide_zoned(&mut in_play) } else { decide_plain(&mut in_play, node) };
     Selection { tier, candidates: candidates.into_iter().map(|(_, candidate)| candidate).collect() }
@@ -195,14 +191,14 @@ fn tier_of(scope: &Scope, node: &NodeContext) -> Option<Tier> {
 /// stays, else one that is not terminating. kube-proxy asks first whether a copy is terminating, and
 /// so may drop the only usable one.
 fn drop_duplicates<'c, 'a>(
-    in_play: Vec<(Tier, &'c mut Candidate<'a>)>,
+    in_play: impl Iterator<Item = (Tier, &'c mut Candidate<'a>)>,
 ) -> Vec<(Tier, &'c mut Candidate<'a>)> {
     let rank = |c: &Candidate<'_>| {
         let conditions = c.endpoint.conditions;
         (conditions.ready, !conditions.terminating, conditions.serving)
     };
     let place = |tier: Tier, c: &Candidate<'_>| (tier, c.endpoint.addr, c.port);
-    let mut kept: Vec<(Tier, &mut Candidate<'a>)> = Vec::with_capacity(in_play.len());
+    let mut kept: Vec<(Tier, &mut Candidate<'a>)> = Vec::new();
     for (tier, candidate) in in_play {
         match kept.last_mut() {
             Some((other, best)) if place(*other, best) == place(tier, candidate) => {

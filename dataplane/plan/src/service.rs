@@ -89,8 +89,7 @@ pub fn plan_service<'a>(
             let selection = select(port, family, slices.clone(), node);
             let only_local =
                 |by: By| by == By::ClusterIp && service.internal_policy == TrafficPolicy::Local;
-            let backends = |wanted: Vec<&Candidate<'_>>, for_local: bool| {
-                let wanted: Vec<Backend> = wanted.into_iter().map(|c| backend(c, node)).collect();
+            let backends = |wanted: Vec<Backend>, for_local: bool| {
                 let mut held = frontends.iter().map(|(frontend, by)| {
                     let Slots { all, local } = previous(frontend);
                     match (only_local(*by), for_local) {
@@ -101,12 +100,15 @@ pub fn plan_service<'a>(
                 });
                 place(&held.find(|held| !held.is_empty()).unwrap_or_default(), &wanted)
             };
-            let cluster: Vec<&Candidate<'_>> = selection.used().collect();
+            let cluster: Vec<Backend> = selection.used().map(|c| backend(c, node)).collect();
             let has_endpoints = !cluster.is_empty();
             let cluster = backends(cluster, false);
             let uses_local = service.internal_policy == TrafficPolicy::Local
                 || service.external_policy == TrafficPolicy::Local;
-            let local = || backends(selection.local(node), true);
+            let local = || {
+                let local = selection.local(node).into_iter().map(|c| backend(c, node));
+                backends(local.collect(), true)
+            };
             let local = if uses_local { local() } else { Backends::default() };
 
             let instead: Backends = match service.cluster_ip(family) {
@@ -118,6 +120,10 @@ pub fn plan_service<'a>(
 
             let comment = comment(&service.key, &port.name);
             let sources = sources(service.external.as_deref(), family, node);
+            if ports.is_empty() {
+                // Most Services have no others, and live long.
+                ports.reserve_exact(frontends.len());
+            }
             for (frontend, by) in frontends {
                 let exposure = match (by, service.external_policy) {
                     (By::ClusterIp, _) => Exposure::Cluster,
@@ -148,7 +154,6 @@ pub fn plan_service<'a>(
     ports.sort_by_key(|port| port.frontend);
     // The same address twice, as a cluster IP and as an external one: the first is the stricter.
     ports.dedup_by_key(|port| port.frontend);
-    // Most Services have one of these and live long.
     ports.shrink_to_fit();
     ServiceRules { ports }
 }
@@ -238,11 +243,11 @@ fn sources(
 }
 
 fn comment(key: &ServiceKey, port: &str) -> Arc<str> {
-    let mut comment = key.to_string();
-    if !port.is_empty() {
-        comment.push(':');
-        comment.push_str(port);
-    }
+    let ServiceKey { namespace, name } = key;
+    let mut comment = match port {
+        "" => [namespace, "/", name].concat(),
+        port => [namespace, "/", name, ":", port].concat(),
+    };
     // Kubernetes names are ASCII, and namespace/name alone always fits; state files may differ.
     let end = comment.floor_char_boundary(LONGEST_COMMENT);
     comment.truncate(end);

@@ -1,8 +1,9 @@
 //! One Service's rules replaced by others, and what that says about the kernel.
 
-use std::collections::btree_map::Entry;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashSet};
 
+use foldhash::HashMap;
 use zw_model::{Family, ServiceKey};
 
 use super::Desired;
@@ -17,12 +18,8 @@ use crate::sets::SetName;
 impl Desired {
     /// Everything of frontends that had nothing before. There is nothing to compare it with, which is
     /// most of the work where all Services are new.
-    pub(super) fn write_fresh(
-        &self,
-        fresh: impl Iterator<Item = PortRules>,
-        changes: &mut Changes,
-    ) {
-        for port in fresh {
+    pub(super) fn write_fresh(&self, fresh: &[Frontend], changes: &mut Changes) {
+        for port in fresh.iter().filter_map(|frontend| self.active(frontend)) {
             let table = changes.table(port.frontend.family());
             port.all(self.picker()).for_each(|(set, element)| table.add(set, element));
         }
@@ -51,7 +48,8 @@ impl Desired {
             let net = told.as_mut().map(|told| &mut told.net);
             self.shared.turn(port.frontend.family(), None, Some(port), net, turnover);
             if let Some(told) = &mut told {
-                told.frontends.insert(port.frontend, Some(port.clone()));
+                told.frontends.insert(port.frontend, Had::Nothing);
+                told.fresh.push(port.frontend);
             }
         }
         self.services.insert(key, rules);
@@ -107,13 +105,12 @@ impl Desired {
             let Some(told) = &mut told else { continue };
             match told.frontends.entry(*frontend) {
                 Entry::Vacant(first) if before.is_none() => {
-                    first.insert(after);
+                    first.insert(Had::Nothing);
+                    told.fresh.push(*frontend);
                 }
-                Entry::Occupied(mut fresh) if fresh.get().is_some() => {
-                    fresh.insert(after);
-                }
+                Entry::Occupied(had) if *had.get() == Had::Nothing => {}
                 entry => {
-                    entry.or_default();
+                    entry.or_insert(Had::Rules);
                     let picker = self.picker();
                     record(family, picker, before.as_ref(), after.as_ref(), &mut told.net);
                     forget(family, picker, before.as_ref(), after.as_ref(), &mut told.changes);
@@ -132,9 +129,18 @@ impl Desired {
 pub(super) struct Told {
     pub(super) net: Net,
     pub(super) changes: Changes,
-    /// The frontends it touches. Those that had no rules before, with what they have now; what becomes of
-    /// the others is in `net`.
-    pub(super) frontends: BTreeMap<Frontend, Option<PortRules>>,
+    /// The frontends it touches.
+    frontends: HashMap<Frontend, Had>,
+    /// Those that had nothing before, as they came: they are written at the end, with the rules they have
+    /// then, if any. What becomes of the others is in `net`.
+    pub(super) fresh: Vec<Frontend>,
+}
+
+/// What a frontend had before an update.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Had {
+    Nothing,
+    Rules,
 }
 
 /// The elements that differ between two states of one frontend.

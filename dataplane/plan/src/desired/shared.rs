@@ -4,11 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use foldhash::HashMap;
 use zw_model::Family;
 
-use crate::changes::{Changes, Net};
+use crate::changes::{Changes, Net, Place};
 use crate::config::Picker;
-use crate::element::{Element, Key};
+use crate::element::Key;
 use crate::ipvs::{VirtualKey, VirtualServer};
 use crate::service::PortRules;
 use crate::sets::SetName;
@@ -31,7 +32,7 @@ pub(super) struct Shared {
     affinity_maps: BTreeMap<(Family, String), usize>,
     /// Those that nobody uses any more.
     emptied: BTreeSet<(Family, String)>,
-    elements: BTreeMap<(Family, SetName, Key), usize>,
+    elements: HashMap<Place, usize>,
     picker: Picker,
     /// Addresses that are the node's own: as [`SetName::ClusterIps`] they are counted, but not written.
     own: BTreeSet<(Family, Key)>,
@@ -57,9 +58,8 @@ impl Shared {
         let set = SetName::ClusterIps;
         for (family, key) in before.symmetric_difference(after) {
             if self.elements.contains_key(&(*family, set, *key)) {
-                let element = |is: bool| is.then(|| Element::bare(*key));
                 let hidden = |own: &BTreeSet<(Family, Key)>| own.contains(&(*family, *key));
-                net.record(*family, set, *key, element(!hidden(&before)), element(!hidden(after)));
+                net.record_bare((*family, set, *key), !hidden(&before), !hidden(after));
             }
         }
     }
@@ -100,6 +100,7 @@ impl Shared {
         self.elements.contains_key(&(family, set, key)) && !self.is_hidden(family, set, key)
     }
 
+    /// In any order.
     pub(super) fn elements(&self, family: Family) -> impl Iterator<Item = (&SetName, &Key)> {
         let of_family = self
             .elements
@@ -133,10 +134,7 @@ impl Shared {
         let mut tell = |set, key, is: bool| {
             let hidden = set == SetName::ClusterIps && own.contains(&(family, key));
             if let Some(net) = net.as_deref_mut().filter(|_| !hidden) {
-                let element = Element::bare(key);
-                let (before, after) =
-                    if is { (None, Some(element)) } else { (Some(element), None) };
-                net.record(family, set, key, before, after);
+                net.record_bare((family, set, key), !is, is);
             }
         };
         for (set, key) in elements(after) {
