@@ -70,7 +70,7 @@ pub(crate) struct Changed {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Touched {
     Some(BTreeSet<ServiceKey>),
-    /// The node is elsewhere.
+    /// The node is elsewhere, or nothing was ever planned.
     All,
 }
 
@@ -91,6 +91,12 @@ impl Index {
     pub(crate) fn ignore_triggers_before(mut self, since: SystemTime) -> Self {
         self.since = Some(since);
         self
+    }
+
+    /// Every Service is to be planned, also those that are yet to come: until the changes are taken, nobody
+    /// needs to remember which.
+    pub(crate) fn touch_all(&mut self) {
+        self.changed.services = Touched::All;
     }
 
     /// Takes in what a source says.
@@ -188,7 +194,7 @@ impl Index {
     pub(crate) fn move_node(&mut self, zone: Option<Arc<str>>, region: Option<Arc<str>>) {
         if (&zone, &region) != (&self.node.zone, &self.node.region) {
             (self.node.zone, self.node.region) = (zone, region);
-            self.changed.services = Touched::All;
+            self.touch_all();
         }
     }
 

@@ -19,6 +19,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use foldhash::HashSet;
 use tokio::time::Instant;
 use tracing::{info, warn};
 use zw_dataplane::{WhyUnserved, WriteError, Writer};
@@ -71,7 +72,7 @@ pub(crate) struct Engine {
     /// Endpoints that IPVS does not take.
     refused_reals: BTreeSet<(VirtualKey, SocketAddr)>,
     /// The Services whose attendants do not know yet.
-    unattended: (BTreeSet<ServiceKey>, Before),
+    unattended: (HashSet<ServiceKey>, Before),
     /// The Services that were never written, those of them that are planned already, and what was done
     /// about the others so far.
     waiting: Waiting,
@@ -95,7 +96,7 @@ struct Planned {
 impl Engine {
     /// An engine that has not looked at the kernel yet.
     pub(crate) fn new(
-        index: Index,
+        mut index: Index,
         config: Config,
         local: BTreeSet<IpAddr>,
         attendants: Attendants,
@@ -105,6 +106,8 @@ impl Engine {
         let around = Around::new(&config, index.node(), &local, index.service_ranges());
         let desired = Desired::new(around.plan.clone(), around.surroundings.clone());
         let now = Instant::now();
+        // The first sync is of everything, and what it waits for are long lists.
+        index.touch_all();
         Self {
             index,
             config,

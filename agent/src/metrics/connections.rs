@@ -5,12 +5,13 @@
 //! come and go are of no use; how many are left out is a metric too. What is shown never goes back, also
 //! where the kernel's counter did, because the table was made anew.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
+use foldhash::{HashMap, HashSet};
 use prometheus_client::encoding::EncodeLabelSet;
 use zw_dataplane::{Kernel, WriteError};
-use zw_model::{Family, ServiceKey};
+use zw_model::Family;
 
 use super::Metrics;
 use super::labels::IpFamily;
@@ -31,7 +32,8 @@ pub(crate) struct PortLabels {
 #[derive(Debug)]
 pub(crate) struct Connections {
     limit: usize,
-    shown: BTreeSet<ServiceKey>,
+    /// Each as `namespace/name`.
+    shown: HashSet<String>,
     last: HashMap<PortLabels, u64>,
 }
 
@@ -47,64 +49,76 @@ pub(crate) fn read() -> Result<Counts, WriteError> {
 
 impl Connections {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { limit, shown: BTreeSet::new(), last: HashMap::new() }
+        Self { limit, shown: HashSet::default(), last: HashMap::default() }
     }
 
     /// Adds to the metrics what happened since the last time.
     pub(crate) fn update(&mut self, counts: &Counts, metrics: &Metrics) {
-        let mut ports: BTreeMap<PortLabels, u64> = BTreeMap::new();
-        let mut services: BTreeMap<ServiceKey, u64> = BTreeMap::new();
-        for (family, names) in counts {
-            for (text, count) in names {
-                let Some((service, port)) = parse(text) else { continue };
-                let labels = PortLabels {
-                    namespace: service.namespace.to_string(),
-                    name: service.name.to_string(),
-                    port: port.to_owned(),
-                    ip_family: (*family).into(),
-                };
-                *ports.entry(labels).or_default() += count;
-                *services.entry(service).or_default() += count;
-            }
+        let mut services: HashMap<&str, u64> = HashMap::default();
+        for (text, count) in counts.iter().flat_map(|(_, names)| names) {
+            let Some(named) = parse(text) else { continue };
+            *services.entry(named.service).or_default() += count;
         }
         self.choose(&services);
         metrics.hidden_services.set((services.len() - self.shown.len()) as i64);
 
+        let mut ports: BTreeMap<PortLabels, u64> = BTreeMap::new();
+        for (family, names) in counts {
+            for (text, count) in names {
+                let shown = parse(text).filter(|named| self.shown.contains(named.service));
+                let Some(named) = shown else { continue };
+                let labels = PortLabels {
+                    namespace: named.namespace.to_owned(),
+                    name: named.name.to_owned(),
+                    port: named.port.to_owned(),
+                    ip_family: (*family).into(),
+                };
+                *ports.entry(labels).or_default() += count;
+            }
+        }
         for gone in self.last.keys().filter(|labels| !ports.contains_key(labels)) {
             metrics.connections.remove(gone);
         }
         self.last.retain(|labels, _| ports.contains_key(labels));
         for (labels, count) in ports {
-            let (namespace, name) = (labels.namespace.as_str().into(), labels.name.as_str().into());
-            if self.shown.contains(&ServiceKey { namespace, name }) {
-                let before = self.last.get(&labels).copied().unwrap_or_default();
-                // Less than before: the kernel began again at 0.
-                let more = count.checked_sub(before).unwrap_or(count);
-                metrics.connections.get_or_create(&labels).inc_by(more);
-                self.last.insert(labels, count);
-            }
+            let before = self.last.get(&labels).copied().unwrap_or_default();
+            // Less than before: the kernel began again at 0.
+            let more = count.checked_sub(before).unwrap_or(count);
+            metrics.connections.get_or_create(&labels).inc_by(more);
+            self.last.insert(labels, count);
         }
     }
 
-    fn choose(&mut self, services: &BTreeMap<ServiceKey, u64>) {
-        self.shown.retain(|service| services.contains_key(service));
+    fn choose(&mut self, services: &HashMap<&str, u64>) {
+        self.shown.retain(|service| services.contains_key(&**service));
         let room = self.limit.saturating_sub(self.shown.len());
-        let mut others: Vec<(&ServiceKey, u64)> = services
+        if room == 0 {
+            return;
+        }
+        let mut others: Vec<(Reverse<u64>, &str)> = services
             .iter()
-            .filter(|(service, _)| !self.shown.contains(service))
-            .map(|(service, count)| (service, *count))
+            .filter(|(service, _)| !self.shown.contains(**service))
+            .map(|(service, count)| (Reverse(*count), *service))
             .collect();
-        others.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-        self.shown.extend(others.into_iter().take(room).map(|(service, _)| service.clone()));
+        others.sort_unstable();
+        self.shown.extend(others.into_iter().take(room).map(|(_, service)| service.to_owned()));
     }
 }
 
-/// `namespace/name:port`; a name too long for the kernel is cut at its end.
-fn parse(text: &str) -> Option<(ServiceKey, &str)> {
+/// A port's name in the kernel, and its parts.
+struct Named<'a> {
+    /// As `namespace/name`.
+    service: &'a str,
+    namespace: &'a str,
+    name: &'a str,
+    port: &'a str,
+}
+
+/// Reads `namespace/name:port`; one too long for the kernel is cut at its end.
+fn parse(text: &str) -> Option<Named<'_>> {
     let (service, port) = text.split_once(':').unwrap_or((text, ""));
     let (namespace, name) = service.split_once('/')?;
-    let key = ServiceKey { namespace: Arc::from(namespace), name: Arc::from(name) };
-    Some((key, port))
+    Some(Named { service, namespace, name, port })
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ impl Engine {
         let changes = self.desired.update(updates);
         self.report_contested(keys.iter());
         let services = keys.len();
-        self.unattended.0.append(&mut keys.into_iter().collect());
+        self.unattended.0.extend(keys);
         Planned { services, changes }
     }
 

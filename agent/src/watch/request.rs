@@ -134,7 +134,8 @@ impl Server {
             field_selector: selection.fields.clone(),
             limit: self.json_only.then_some(PAGE),
             continue_token: next.map(str::to_owned),
-            ..ListParams::default()
+            // A further page is as new as the first, and must not be asked for otherwise.
+            ..if next.is_none() { freshness(resource) } else { ListParams::default() }
         };
         let request = kube::core::Request::new(resource.path()).list(&params);
         let (form, body) = self.ask(request).await?;
@@ -177,6 +178,19 @@ impl Server {
             return Err(refused(answer, form).await);
         }
         Ok((form, answer.into_body()))
+    }
+}
+
+/// How new a list must be. As new as anything that was ever written, for which a server asks etcd and waits
+/// for 50 ms and more until its cache has caught up; but slices cannot be asked for before it is known where
+/// this node is, and that hardly ever changes, so there whatever the server has will do until the watch says
+/// otherwise.
+fn freshness(resource: Resource) -> ListParams {
+    match resource {
+        Resource::Nodes => ListParams::default().match_any(),
+        Resource::Services | Resource::EndpointSlices | Resource::ServiceCidrs => {
+            ListParams::default()
+        }
     }
 }
 
