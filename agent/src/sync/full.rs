@@ -51,11 +51,13 @@ impl Engine {
         let mut desired = Desired::new(self.around.plan.clone(), self.around.surroundings.clone());
         // Where there is nothing, the most important comes first and the rest after it.
         let nothing = read.actual.tables.is_empty() && read.actual.ipvs.servers.is_empty();
-        self.waiting = Waiting::all(&self.index);
+        let mut expected = Expected::default();
+        let counted = self.index.services().inspect(|(_, service, slices)| {
+            expected.count(service, slices.clone());
+        });
+        self.waiting = Waiting::all(counted);
         let now = if nothing { self.waiting.take() } else { self.waiting.take_all() };
         report.services = now.len();
-        let mut expected = Expected::default();
-        self.index.services().for_each(|(_, service, slices)| expected.count(service, slices));
         desired.expect(expected);
         desired.load(now.iter().map(|key| {
             let previous = |frontend: &_| slots.get(frontend).cloned().unwrap_or_default();

@@ -6,9 +6,7 @@
 
 use std::collections::VecDeque;
 
-use zw_model::{Service, ServiceKey};
-
-use crate::index::Index;
+use zw_model::{Service, ServiceKey, Slice};
 
 /// About how many endpoints the first transaction writes, and the largest.
 const FIRST: usize = 1024;
@@ -38,10 +36,11 @@ impl Default for Waiting {
 }
 
 impl Waiting {
-    /// All Services.
-    pub(super) fn all(index: &Index) -> Self {
-        let mut services: Vec<(u8, Waits)> = index
-            .services()
+    /// All of these, each with its slices.
+    pub(super) fn all<'a, S: Iterator<Item = &'a Slice>>(
+        services: impl Iterator<Item = (&'a ServiceKey, &'a Service, S)>,
+    ) -> Self {
+        let mut services: Vec<(u8, Waits)> = services
             .map(|(key, service, slices)| {
                 (
                     turn(key, service),
