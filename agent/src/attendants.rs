@@ -39,14 +39,23 @@ pub(crate) struct Attendants {
     _side: SideRuntime,
 }
 
-/// The frontends of Services before they change.
+/// What there was before Services changed.
 #[derive(Debug, Default)]
-pub(crate) struct Before(BTreeSet<Frontend>);
+pub(crate) struct Before {
+    frontends: BTreeSet<Frontend>,
+    /// Nothing was translated at all.
+    nothing: bool,
+}
 
 impl Before {
     /// Takes in what a Service has until it changes.
     pub(crate) fn note(&mut self, rules: &ServiceRules) {
-        self.0.extend(rules.ports.iter().map(|port| port.frontend));
+        self.frontends.extend(rules.ports.iter().map(|port| port.frontend));
+    }
+
+    /// Takes in that the kernel has nothing until now.
+    pub(crate) fn note_nothing(&mut self) {
+        self.nothing = true;
     }
 }
 
@@ -101,7 +110,7 @@ impl Attendants {
         index: &Index,
         desired: &Desired,
         keys: impl Iterator<Item = &'a ServiceKey>,
-        Before(before): Before,
+        Before { frontends: before, nothing }: Before,
     ) {
         let mut changed = ChangedFlows::default();
         let mut touched = before;
@@ -115,6 +124,12 @@ impl Attendants {
             });
             self.health_ports.set(key, asked);
             let frontends = ports.iter().map(|rules| rules.frontend);
+            if nothing {
+                // Whoever connects to the node itself is answered by it.
+                let addresses = frontends.clone().filter(|frontend| frontend.addr().is_some());
+                let left = addresses.filter(|frontend| !self.cleans(frontend));
+                left.for_each(|frontend| changed.begun(frontend));
+            }
             touched.extend(frontends.filter(|frontend| self.is_attended(frontend)));
         }
         for frontend in touched {

@@ -6,43 +6,23 @@
 //! wait for that asks for it (`--conntrack-tcp-cleanup`). The next packet then goes to another endpoint,
 //! which resets the connection. Which protocols are told of is the caller's choice.
 //!
+//! Only one that began before there were any rules is deleted for its own good: its client still asks
+//! for an answer, a packet a second and then less often, and is heard as soon as it is forgotten. Left
+//! alone, it would stand in the way for two minutes, also of the next client that has the same port.
+//!
 //! Pure: it judges flows. Reading them from the kernel and deleting them is the caller's, after the
 //! commit: a flow deleted before it would be translated by the old rules again.
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 
+use zw_dataplane::{FlowFilter, TrackedFlow};
 use zw_model::{Family, Protocol};
 use zw_plan::Frontend;
 
 /// More addresses than these are cheaper to pick from all flows: the kernel walks its whole table for
 /// every question, which takes a quarter of the time that sending all of it takes (20,000 flows).
 const ASKED_ONE_BY_ONE: usize = 4;
-
-/// What matters of a tracked flow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Flow {
-    pub(crate) protocol: Protocol,
-    /// Where the client sent its first packet.
-    pub(crate) original_destination: SocketAddr,
-    /// Who is expected to answer: the endpoint, or `original_destination` if nothing was translated.
-    pub(crate) reply_source: SocketAddr,
-}
-
-impl Flow {
-    fn is_translated(&self) -> bool {
-        self.reply_source != self.original_destination
-    }
-}
-
-/// Flows to be asked the kernel for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Question {
-    pub(crate) family: Family,
-    pub(crate) protocol: Protocol,
-    /// To one address and port only.
-    pub(crate) to: Option<SocketAddr>,
-}
 
 /// The frontends a sync changed, as they are after it.
 ///
@@ -59,6 +39,8 @@ enum State {
     Gone,
     /// Somebody's, with these endpoints, or none.
     Served(HashSet<SocketAddr>),
+    /// Somebody's, and was nobody's. Only what nobody answered is judged.
+    Begun,
 }
 
 impl ChangedFlows {
@@ -77,6 +59,11 @@ impl ChangedFlows {
         self.frontends.entry(frontend).or_insert(State::Gone);
     }
 
+    /// Connections to a frontend are translated from now on, as none was before.
+    pub(crate) fn begun(&mut self, frontend: Frontend) {
+        self.frontends.insert(frontend, State::Begun);
+    }
+
     /// Takes in what changed after this.
     pub(crate) fn absorb(&mut self, later: ChangedFlows) {
         for (frontend, state) in later.frontends {
@@ -86,22 +73,24 @@ impl ChangedFlows {
 
     /// What the kernel is to be asked for, so that all flows to these frontends are among its answers:
     /// a few addresses one by one, else everything of a protocol.
-    pub(crate) fn questions(&self) -> Vec<Question> {
-        let mut by_protocol: BTreeMap<(Family, Protocol), Vec<Frontend>> = BTreeMap::new();
-        for frontend in self.frontends.keys() {
-            by_protocol.entry((frontend.family(), frontend.protocol)).or_default().push(*frontend);
+    pub(crate) fn questions(&self) -> Vec<FlowFilter> {
+        let mut by_kind: BTreeMap<FlowFilter, Vec<Frontend>> = BTreeMap::new();
+        for (frontend, state) in &self.frontends {
+            let (family, protocol) = (frontend.family(), frontend.protocol);
+            let unanswered = matches!(state, State::Begun);
+            let all = FlowFilter { family, protocol, unanswered, to: None };
+            by_kind.entry(all).or_default().push(*frontend);
         }
         let mut questions = Vec::new();
-        for ((family, protocol), frontends) in by_protocol {
+        for (all, frontends) in by_kind {
             let address = |f: &Frontend| Some(SocketAddr::new(f.addr()?, f.port));
             let addresses: Option<Vec<_>> = frontends.iter().map(address).collect();
             match addresses.filter(|addresses| addresses.len() <= ASKED_ONE_BY_ONE) {
-                Some(addresses) => questions.extend(addresses.into_iter().map(|to| Question {
-                    family,
-                    protocol,
-                    to: Some(to),
-                })),
-                None => questions.push(Question { family, protocol, to: None }),
+                Some(addresses) => {
+                    let one = |to| FlowFilter { to: Some(to), ..all };
+                    questions.extend(addresses.into_iter().map(one));
+                }
+                None => questions.push(all),
             }
         }
         questions
@@ -120,19 +109,31 @@ impl ChangedFlows {
     ///    to nowhere.
     /// 3. Its frontend is served: it goes unless it leads to an endpoint. That includes what was never
     ///    translated, because it began before the Service was programmed.
-    pub(crate) fn is_stale(&self, flow: &Flow, serves_node_ports: impl Fn(IpAddr) -> bool) -> bool {
-        match self.find(flow, serves_node_ports) {
+    /// 4. Its frontend has just begun to be: it goes if it was not translated and nobody answered it.
+    pub(crate) fn is_stale(
+        &self,
+        protocol: Protocol,
+        flow: &TrackedFlow,
+        serves_node_ports: impl Fn(IpAddr) -> bool,
+    ) -> bool {
+        let is_translated = flow.answered_by != flow.to;
+        match self.find(protocol, flow.to, serves_node_ports) {
             None => false,
-            Some(State::Gone) => flow.is_translated(),
-            Some(State::Served(endpoints)) => !endpoints.contains(&flow.reply_source),
+            Some(State::Gone) => is_translated,
+            Some(State::Served(endpoints)) => !endpoints.contains(&flow.answered_by),
+            Some(State::Begun) => !is_translated && !flow.is_answered,
         }
     }
 
     /// An address wins over a node port, as it does in the rules.
-    fn find(&self, flow: &Flow, serves_node_ports: impl Fn(IpAddr) -> bool) -> Option<&State> {
-        let (to, protocol) = (flow.original_destination, flow.protocol);
+    fn find(
+        &self,
+        protocol: Protocol,
+        to: SocketAddr,
+        serves_node_ports: impl Fn(IpAddr) -> bool,
+    ) -> Option<&State> {
         let address = self.frontends.get(&Frontend::new(to.ip(), protocol, to.port()));
-        if let Some(State::Served(_)) = address {
+        if let Some(State::Served(_) | State::Begun) = address {
             return address;
         }
         let node_port = Frontend::node_port(Family::of(to.ip()), protocol, to.port());

@@ -8,10 +8,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tracing::{debug, warn};
-use zw_dataplane::{FlowTable, TrackedFlow};
+use zw_dataplane::{FlowFilter, FlowTable, TrackedFlow};
 use zw_model::Family;
 
-use crate::conntrack_cleanup::{ChangedFlows, Flow, Question};
+use crate::conntrack_cleanup::ChangedFlows;
 use crate::status::Status;
 
 /// How often a look that the kernel interrupted is begun again.
@@ -95,12 +95,12 @@ fn clean(changed: &ChangedFlows, node_addresses: &BTreeSet<IpAddr>, status: &Sta
         let started = Instant::now();
         let mut outcome = Ok(0);
         for _ in 0..ATTEMPTS {
-            outcome = clean_among(changed, node_addresses, &question);
+            outcome = clean_among(changed, node_addresses, question);
             if outcome.is_ok() {
                 break;
             }
         }
-        let Question { family, protocol, .. } = question;
+        let FlowFilter { family, protocol, .. } = question;
         match outcome {
             Ok(deleted) => {
                 let took = started.elapsed();
@@ -122,11 +122,9 @@ fn clean(changed: &ChangedFlows, node_addresses: &BTreeSet<IpAddr>, status: &Sta
 fn clean_among(
     changed: &ChangedFlows,
     node_addresses: &BTreeSet<IpAddr>,
-    &Question { family, protocol, to }: &Question,
+    question: FlowFilter,
 ) -> Result<usize, zw_dataplane::FlowError> {
-    let stale = |flow: &TrackedFlow| {
-        let flow = Flow { protocol, original_destination: flow.to, reply_source: flow.answered_by };
-        changed.is_stale(&flow, |addr| node_addresses.contains(&addr))
-    };
-    FlowTable::open()?.delete(family, protocol, to, stale)
+    let on_node = |addr| node_addresses.contains(&addr);
+    let stale = |flow: &TrackedFlow| changed.is_stale(question.protocol, flow, on_node);
+    FlowTable::open()?.delete(question, stale)
 }

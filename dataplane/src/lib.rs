@@ -20,7 +20,7 @@ mod watch;
 mod writer;
 
 pub use error::{Reaction, WriteError};
-pub use flows::{FlowError, FlowTable, TrackedFlow};
+pub use flows::{FlowError, FlowFilter, FlowTable, TrackedFlow};
 pub use ipvs::{
     Ipvs, IpvsOptions, IpvsRemoved, LINK, RefusedReal, Unserved, WhyUnserved, WithIpvs, link_index,
     probe_ipvs,

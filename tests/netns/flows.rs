@@ -1,14 +1,17 @@
-//! Tracked flows whose endpoint goes: UDP clients move, TCP connections stay or break as asked for.
+//! Tracked flows whose endpoint goes: UDP clients move, TCP connections stay or break as asked for. And
+//! flows that were there first.
 
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+use zw_dataplane::{FlowFilter, FlowTable};
 use zw_lab::{Answer, Held};
-use zw_model::Family;
+use zw_model::{Family, Protocol};
 use zw_plan::testing::host;
-use zw_tests::binary::{Agent, DEADLINE};
+use zw_tests::binary::{Agent, DEADLINE, eventually, tool_in};
 use zw_tests::plane::{KernelPlane, vip};
 
 use crate::on_the_kernel;
@@ -132,6 +135,41 @@ fn a_udp_client_that_never_pauses_is_moved_when_its_endpoint_goes() {
             node.write(&[endpoint]);
             println!("a UDP client moved to {endpoint} after {:?}", until(endpoint));
         }
+    });
+}
+
+#[test]
+fn a_connection_begun_before_there_were_rules_gets_through_with_its_next_packet() {
+    on_the_kernel(|| {
+        let node = Node::new();
+        node.write(&["zone-b"]);
+        let lab = node.plane.lab();
+        // As on any node where somebody else has rules about connections.
+        let others = "table inet other {
+            chain pass { type filter hook forward priority 0; ct state new accept; }
+        }";
+        assert!(tool_in(lab.node(), "nft", &["-f", "-"], others).status.success());
+        thread::scope(|scope| {
+            let clients = Family::BOTH.map(|family| {
+                let connect = move || lab.open("client", vip(family, 10, 53), DEADLINE);
+                (family, scope.spawn(connect))
+            });
+            for family in Family::BOTH {
+                eventually("a flow to nobody", || {
+                    let (protocol, to) = (Protocol::Tcp, Some(vip(family, 10, 53)));
+                    let sought = FlowFilter { family, protocol, unanswered: true, to };
+                    let mut found = 0;
+                    let mut table = lab.node().run(FlowTable::open).unwrap();
+                    table.each(sought, &mut |_| found += 1).unwrap();
+                    found > 0
+                });
+            }
+            let _agent = node.start(&[]);
+            for (family, client) in clients {
+                let held = client.join().unwrap();
+                assert!(held.is_ok(), "{family}: {:?}", held.err());
+            }
+        });
     });
 }
 

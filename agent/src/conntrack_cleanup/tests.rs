@@ -46,7 +46,7 @@ impl Net {
     }
 
     fn stale(&self, changed: &ChangedFlows, to: SocketAddr, from: SocketAddr) -> bool {
-        changed.is_stale(&udp(to, from), |addr| addr == self.node)
+        changed.is_stale(Protocol::Udp, &flow(to, from), |addr| addr == self.node)
     }
 }
 
@@ -54,8 +54,8 @@ fn address(at: SocketAddr) -> Frontend {
     Frontend::new(at.ip(), Protocol::Udp, at.port())
 }
 
-fn udp(to: SocketAddr, from: SocketAddr) -> Flow {
-    Flow { protocol: Protocol::Udp, original_destination: to, reply_source: from }
+fn flow(to: SocketAddr, from: SocketAddr) -> TrackedFlow {
+    TrackedFlow { to, answered_by: from, is_answered: true }
 }
 
 fn served(frontend: Frontend, endpoints: &[SocketAddr]) -> ChangedFlows {
@@ -185,27 +185,51 @@ fn tcp_and_udp_frontends_of_one_number_are_told_apart() {
         let tcp = Frontend::new(net.vip.ip(), Protocol::Tcp, net.vip.port());
         let changed = served(tcp, &[]);
         assert!(!net.stale(&changed, net.vip, net.endpoints[0]));
-        let flow = Flow { protocol: Protocol::Tcp, ..udp(net.vip, net.endpoints[0]) };
-        assert!(changed.is_stale(&flow, |_| false));
+        assert!(changed.is_stale(Protocol::Tcp, &flow(net.vip, net.endpoints[0]), |_| false));
     }
 }
 
 #[test]
 fn a_few_addresses_are_asked_for_one_by_one_and_many_or_node_ports_all_at_once() {
     for net in nets() {
-        let (family, protocol) = (net.family, Protocol::Udp);
+        let protocol = Protocol::Udp;
+        let all = FlowFilter { family: net.family, protocol, unanswered: false, to: None };
         let mut changed = ChangedFlows::default();
         let mut each = Vec::new();
         for port in 0..4 {
             let to = SocketAddr::new(net.vip.ip(), 53 + port);
             changed.gone(address(to));
-            each.push(Question { family, protocol, to: Some(to) });
+            each.push(FlowFilter { to: Some(to), ..all });
             assert_eq!(changed.questions(), each);
         }
         changed.gone(address(SocketAddr::new(net.vip.ip(), 99)));
-        assert_eq!(changed.questions(), [Question { family, protocol, to: None }]);
+        assert_eq!(changed.questions(), [all]);
         let of_node = gone(net.node_port());
-        assert_eq!(of_node.questions(), [Question { family, protocol, to: None }]);
+        assert_eq!(of_node.questions(), [all]);
+    }
+}
+
+#[test]
+fn of_a_frontend_that_has_just_begun_only_what_went_past_it_unanswered_goes() {
+    for net in nets() {
+        let [a, _] = net.endpoints;
+        let tcp = |at: SocketAddr| Frontend::new(at.ip(), Protocol::Tcp, at.port());
+        let mut changed = ChangedFlows::default();
+        changed.begun(tcp(net.vip));
+        let stale = |flow: TrackedFlow| changed.is_stale(Protocol::Tcp, &flow, |_| true);
+        let unanswered = |to, from| TrackedFlow { is_answered: false, ..flow(to, from) };
+        assert!(stale(unanswered(net.vip, net.vip)));
+        assert!(!stale(flow(net.vip, net.vip)), "somebody has that address");
+        assert!(!stale(unanswered(net.vip, a)), "translated a moment ago");
+        assert!(!stale(unanswered(net.on_node(), net.on_node())));
+
+        // Both kinds of question, side by side.
+        let (family, protocol) = (net.family, Protocol::Tcp);
+        let one = FlowFilter { family, protocol, unanswered: true, to: Some(net.vip) };
+        assert_eq!(changed.questions(), [one]);
+        changed.gone(tcp(net.on_node()));
+        let other = FlowFilter { unanswered: false, to: Some(net.on_node()), ..one };
+        assert_eq!(changed.questions(), [other, one]);
     }
 }
 
@@ -232,8 +256,7 @@ proptest! {
             }
         }
         let protocol = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp][protocol];
-        let flow = Flow { protocol, ..udp(at(to), at(from)) };
-        if changed.is_stale(&flow, |_| true) {
+        if changed.is_stale(protocol, &flow(at(to), at(from)), |_| true) {
             prop_assert_eq!(protocol, Protocol::Udp);
             prop_assert!(frontends.iter().any(|(frontend, _)| *frontend == to));
         }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use tracing::debug;
-use zw_dataplane::FlowTable;
+use zw_dataplane::{FlowFilter, FlowTable};
 use zw_model::{Family, Protocol};
 
 use super::view::PortView;
@@ -19,7 +19,8 @@ pub(crate) fn read() -> HashMap<Flow, u64> {
         let mut table = FlowTable::open()?;
         for family in Family::BOTH {
             for protocol in [Protocol::Tcp, Protocol::Udp, Protocol::Sctp] {
-                table.each(family, protocol, &mut |flow| {
+                let all = FlowFilter { family, protocol, unanswered: false, to: None };
+                table.each(all, &mut |flow| {
                     // What nobody redirected is nobody's Service.
                     if flow.to != flow.answered_by {
                         *flows.entry((protocol, flow.to, flow.answered_by)).or_default() += 1;

@@ -77,6 +77,9 @@ impl Engine {
                     warn!(%svc, why, "still set aside");
                 }
                 self.unattended.0.extend(now);
+                if nothing {
+                    self.unattended.1.note_nothing();
+                }
                 self.attend();
                 return Ok(report);
             };

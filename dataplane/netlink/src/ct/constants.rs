@@ -12,6 +12,7 @@ pub(crate) const CTA_STATUS: u16 = 3;
 pub(crate) const CTA_ID: u16 = 12;
 pub(crate) const CTA_ZONE: u16 = 18;
 pub(crate) const CTA_FILTER: u16 = 25;
+pub(crate) const CTA_STATUS_MASK: u16 = 26;
 
 pub(crate) const CTA_TUPLE_IP: u16 = 1;
 pub(crate) const CTA_TUPLE_PROTO: u16 = 2;

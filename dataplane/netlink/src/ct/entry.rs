@@ -60,6 +60,8 @@ pub struct Filter {
     pub dst: Option<IpAddr>,
     /// The destination port; none for any.
     pub dst_port: Option<u16>,
+    /// Only those of which no packet of the other direction was seen.
+    pub unanswered: bool,
 }
 
 impl Filter {
@@ -70,6 +72,7 @@ impl Filter {
             && original.protocol == self.protocol
             && self.dst.is_none_or(|dst| dst == original.dst)
             && self.dst_port.is_none_or(|port| port == original.dst_port)
+            && !(self.unanswered && entry.is_answered())
     }
 
     /// Appends `CTA_FILTER` and the tuple it speaks of. It only has to keep the kernel from sending
@@ -98,6 +101,11 @@ impl Filter {
         // In host order, unlike every other number of this interface.
         attr::put(buf, CTA_FILTER_ORIG_FLAGS, &flags.to_ne_bytes());
         attr::end_nest(buf, filter);
+        if self.unanswered {
+            // Kernels before 5.15 take no notice.
+            attr::put_u32(buf, CTA_STATUS, 0);
+            attr::put_u32(buf, CTA_STATUS_MASK, IPS_SEEN_REPLY);
+        }
     }
 }
 
@@ -105,6 +113,11 @@ impl Entry {
     /// The family of its addresses.
     pub fn family(&self) -> Family {
         if self.original.dst.is_ipv4() { Family::Ip } else { Family::Ip6 }
+    }
+
+    /// Whether a packet of the other direction was seen.
+    pub fn is_answered(&self) -> bool {
+        self.status & IPS_SEEN_REPLY != 0
     }
 
     /// Appends what names this entry and no other: its original tuple, its zone and its number.

@@ -47,7 +47,7 @@ fn client(family: Family) -> UdpSocket {
 }
 
 fn filter(family: Family, dst: Option<IpAddr>, dst_port: Option<u16>) -> Filter {
-    Filter { family, protocol: UDP, dst, dst_port }
+    Filter { family, protocol: UDP, dst, dst_port, unanswered: false }
 }
 
 fn entries(socket: &mut ct::Socket, filter: &Filter) -> BTreeSet<Entry> {
@@ -179,6 +179,32 @@ fn only_the_entries_asked_for_are_deleted() {
             assert_eq!(destinations(&mut socket, &filter(family, None, None)), []);
         }
         assert_eq!(socket.delete(&[]).expect("nothing to do"), Deleted::default());
+    });
+}
+
+#[test]
+fn only_the_unanswered_are_sent_where_only_they_are_asked_for() {
+    in_netns(|| {
+        own_addresses();
+        track();
+        let mut socket = ct::Socket::open().expect("opens");
+        for family in FAMILIES {
+            let server = UdpSocket::bind((ip(family, 20), 5301)).expect("binds");
+            let clients: Vec<UdpSocket> = (0..5).map(|_| client(family)).collect();
+            for client in &clients {
+                client.send_to(b"x", (ip(family, 20), 5301)).expect("sends");
+            }
+            let all = filter(family, None, None);
+            let unanswered = Filter { unanswered: true, ..all };
+            assert_eq!(entries(&mut socket, &unanswered).len(), 5);
+            let (_, from) = server.recv_from(&mut [0; 8]).expect("arrives");
+            server.send_to(b"y", from).expect("sends");
+            let mut seen = Vec::new();
+            let dumped = socket.entries(&unanswered, &mut |e| seen.push(e.original.src_port));
+            assert_eq!(dumped.expect("dumps").received, 4, "the kernel picks them");
+            assert!(seen.len() == 4 && !seen.contains(&from.port()));
+            assert_eq!(entries(&mut socket, &all).len(), 5);
+        }
     });
 }
 

@@ -69,7 +69,8 @@ fn an_entry_of_half_a_tuple_or_of_two_families_is_malformed() {
 fn no_filter_ever_carries_an_ipv6_address() {
     for family in [Family::Ip, Family::Ip6] {
         let dst = entry(family).original.dst;
-        let filter = Filter { family, protocol: 17, dst: Some(dst), dst_port: Some(53) };
+        let filter =
+            Filter { family, protocol: 17, dst: Some(dst), dst_port: Some(53), unanswered: false };
         let mut buf = Vec::new();
         filter.encode(&mut buf);
         let (mut addresses, mut flags) = (0, None);
@@ -93,13 +94,16 @@ fn no_filter_ever_carries_an_ipv6_address() {
 fn a_filter_compares_every_field_it_names() {
     let entry = entry(Family::Ip);
     let (dst, dst_port) = (Some(entry.original.dst), Some(53));
-    let whole = Filter { family: Family::Ip, protocol: 17, dst, dst_port };
+    let whole = Filter { family: Family::Ip, protocol: 17, dst, dst_port, unanswered: false };
     assert!(whole.matches(&entry));
     assert!(Filter { dst: None, dst_port: None, ..whole }.matches(&entry));
     assert!(!Filter { dst: Some(entry.original.src), ..whole }.matches(&entry));
     assert!(!Filter { dst_port: Some(54), ..whole }.matches(&entry));
     assert!(!Filter { protocol: 6, ..whole }.matches(&entry));
     assert!(!Filter { family: Family::Ip6, dst: None, ..whole }.matches(&entry));
+    let unanswered = Filter { unanswered: true, ..whole };
+    assert!(!unanswered.matches(&entry));
+    assert!(unanswered.matches(&Entry { status: IPS_DST_NAT, ..entry }));
 }
 
 proptest! {
