@@ -77,6 +77,10 @@ pub(crate) fn head(bytes: &[u8]) -> Result<Option<Head>, Malformed> {
 /// Reads a number, and gives what comes after it; `None` if it goes on after these bytes.
 fn varint(bytes: &[u8]) -> Result<Option<(u64, &[u8])>, Malformed> {
     const LONGEST: usize = 10;
+    // As nearly all are.
+    if let [byte @ ..0x80, rest @ ..] = bytes {
+        return Ok(Some((u64::from(*byte), rest)));
+    }
     let mut number = 0;
     for (i, byte) in bytes.iter().take(LONGEST).enumerate() {
         number |= u64::from(byte & 0x7f) << (7 * i);

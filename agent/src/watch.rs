@@ -28,8 +28,8 @@ use crate::BadInput;
 use crate::convert::ObjectId;
 use follow::Follower;
 pub(crate) use received::{Received, Resource};
-use request::Selection;
 pub(crate) use request::Server;
+use request::{Freshness, Selection};
 pub(crate) use wire::Wire;
 use zw_controller::names::ZONE_PREFIX;
 
@@ -203,7 +203,8 @@ impl Watches {
             labels = selection.labels.as_deref().unwrap_or_default(),
         );
         let (server, tell) = (self.server.clone(), self.tell.clone());
-        let follower = Follower { server, resource, selection, need, id, tell, version: None };
+        let (version, freshness) = (None, Freshness::Cached);
+        let follower = Follower { server, resource, selection, need, id, tell, version, freshness };
         let task = tokio::spawn(follower.run().instrument(span));
         Watch { id, task: task.abort_handle() }
     }
@@ -214,7 +215,7 @@ pub(crate) async fn list_all(server: &Server) -> anyhow::Result<Vec<Wire>> {
     let everything = Selection::default();
     let mut objects: Vec<Wire> = Vec::new();
     for resource in [Resource::Nodes, Resource::Services, Resource::EndpointSlices] {
-        let mut list = server.list(resource, &everything);
+        let mut list = server.list(resource, &everything, Freshness::Newest);
         let failed = || format!("cannot list {}", resource.name());
         while let Some(object) = list.next().await.with_context(failed)? {
             objects.push(object.into());

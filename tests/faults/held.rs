@@ -28,7 +28,7 @@ pub(crate) fn held(namespace: &Namespace) -> Option<BTreeSet<String>> {
         let elements = table.sets.values().flat_map(HashMap::values);
         let used: BTreeSet<&str> = elements
             .filter_map(|element| match &element.data {
-                Data::Goto(chain) => Some(chain.as_str()),
+                Data::Goto(chain) => Some(&**chain),
                 _ => None,
             })
             .collect();

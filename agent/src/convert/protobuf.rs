@@ -10,6 +10,9 @@ use super::raw::{self, Text};
 use super::{Problem, problem};
 use crate::protobuf::{Fields, Value};
 
+/// How many endpoints the endpoint slice controller puts into a slice, unless it is told otherwise.
+const MOST_ENDPOINTS: usize = 100;
+
 type Outcome = Result<(), Problem>;
 
 /// A message that is read field by field.
@@ -274,7 +277,10 @@ impl<'a> Message<'a> for raw::EndpointSlice<'a> {
     fn set(&mut self, number: u32, value: Value<'a>) -> Outcome {
         match number {
             1 => inner(&mut self.metadata, "metadata", value),
-            2 => push(&mut self.endpoints, "endpoints", value),
+            2 => {
+                self.endpoints.get_or_insert_with(|| Vec::with_capacity(MOST_ENDPOINTS));
+                push(&mut self.endpoints, "endpoints", value)
+            }
             3 => push(&mut self.ports, "ports", value),
             4 => plain(&mut self.address_type, "addressType", value),
             _ => Ok(()),

@@ -12,9 +12,6 @@ use zw_model::{Service, ServiceKey, Slice};
 const FIRST: usize = 1024;
 const LARGEST: usize = 1 << 17;
 
-/// How many Services are not worth being divided: every transaction takes a while by itself.
-const FEW: usize = 6_000;
-
 /// The Services that are not in the kernel yet, in the order they come.
 #[derive(Debug)]
 pub(super) struct Waiting {
@@ -64,14 +61,10 @@ impl Waiting {
         std::mem::take(&mut self.services).into_iter().map(|waits| waits.key).collect()
     }
 
-    /// The next ones: whole Services, as many as go into one transaction, and at least one. The last many
-    /// are halved, because nothing is planned while the last ones are written.
+    /// The next ones: whole Services, as many as go into one transaction, and at least one.
     pub(super) fn take(&mut self) -> Vec<ServiceKey> {
         let (mut taken, mut endpoints) = (Vec::new(), 0);
-        let left = self.services.len();
-        let at_most = if left > FEW { left.div_ceil(2) } else { left };
         while endpoints < self.next
-            && taken.len() < at_most
             && let Some(waits) = self.services.pop_front()
         {
             endpoints += 1 + waits.endpoints;

@@ -18,7 +18,7 @@ use tracing::{debug, info, warn};
 
 use super::decode::WatchPart;
 use super::received::Resource;
-use super::request::{Failure, Selection, Server, WATCH_SECONDS};
+use super::request::{Failure, Freshness, Selection, Server, WATCH_SECONDS};
 use super::wire::number;
 use super::{Need, Seen, StreamEvent, StreamId, Wire};
 
@@ -38,6 +38,8 @@ pub(super) struct Follower {
     pub(super) tell: mpsc::Sender<Seen>,
     /// The version to go on from; without one everything is listed.
     pub(super) version: Option<String>,
+    /// Of the next list. What was seen once must not be taken back by a server that is behind another.
+    pub(super) freshness: Freshness,
 }
 
 /// What one request came to.
@@ -95,13 +97,14 @@ impl Follower {
 
     async fn list(&mut self) -> Result<Outcome, Failure> {
         self.tell(StreamEvent::Begin).await?;
-        let mut list = self.server.list(self.resource, &self.selection);
+        let mut list = self.server.list(self.resource, &self.selection, self.freshness);
         while let Some(object) = list.next().await? {
             self.tell(StreamEvent::Apply(object.into())).await?;
         }
         let version = list.version()?;
         let complete = StreamEvent::Complete(number(Some(&version)));
         self.version = Some(version);
+        self.freshness = Freshness::Newest;
         self.tell(complete).await?;
         Ok(Outcome::Fruitful)
     }

@@ -113,20 +113,38 @@ pub(super) struct Selection {
     pub(super) fields: Option<String>,
 }
 
+/// How new a list must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Freshness {
+    /// Whatever the server has in its cache, for which it asks nobody: a watch from there tells the rest. A
+    /// cache is behind by less than it takes to start a process, and a node that starts while etcd is down,
+    /// or has too much to do, gets its Services all the same.
+    Cached,
+    /// As new as anything that was ever written, for which a server asks etcd and waits, 50 ms and more,
+    /// until its cache has caught up.
+    Newest,
+}
+
 impl Server {
     pub(crate) fn new(client: Client, content_type: ContentType) -> Self {
         Self { client, json_only: content_type == ContentType::Json }
     }
 
     /// Everything there is, as it is read.
-    pub(super) fn list<'a>(&'a self, resource: Resource, selection: &'a Selection) -> Listing<'a> {
-        Listing { server: self, resource, selection, page: None, about: None }
+    pub(super) fn list<'a>(
+        &'a self,
+        resource: Resource,
+        selection: &'a Selection,
+        freshness: Freshness,
+    ) -> Listing<'a> {
+        Listing { server: self, resource, selection, freshness, page: None, about: None }
     }
 
     async fn list_page(
         &self,
         resource: Resource,
         selection: &Selection,
+        freshness: Freshness,
         next: Option<&str>,
     ) -> Result<Answer<ListDecoder>, Failure> {
         let params = ListParams {
@@ -135,7 +153,13 @@ impl Server {
             limit: self.json_only.then_some(PAGE),
             continue_token: next.map(str::to_owned),
             // A further page is as new as the first, and must not be asked for otherwise.
-            ..if next.is_none() { freshness(resource) } else { ListParams::default() }
+            ..match freshness {
+                // That is never in pages.
+                Freshness::Cached if !self.json_only && next.is_none() => {
+                    ListParams::default().match_any()
+                }
+                _ => ListParams::default(),
+            }
         };
         let request = kube::core::Request::new(resource.path()).list(&params);
         let (form, body) = self.ask(request).await?;
@@ -181,19 +205,6 @@ impl Server {
     }
 }
 
-/// How new a list must be. As new as anything that was ever written, for which a server asks etcd and waits
-/// for 50 ms and more until its cache has caught up; but slices cannot be asked for before it is known where
-/// this node is, and that hardly ever changes, so there whatever the server has will do until the watch says
-/// otherwise.
-fn freshness(resource: Resource) -> ListParams {
-    match resource {
-        Resource::Nodes => ListParams::default().match_any(),
-        Resource::Services | Resource::EndpointSlices | Resource::ServiceCidrs => {
-            ListParams::default()
-        }
-    }
-}
-
 fn form(answer: &Response<Body>) -> Form {
     let content_type = answer.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     Form::of(content_type.unwrap_or_default())
@@ -214,6 +225,7 @@ pub(super) struct Listing<'a> {
     server: &'a Server,
     resource: Resource,
     selection: &'a Selection,
+    freshness: Freshness,
     page: Option<Answer<ListDecoder>>,
     /// Of the last page that told.
     about: Option<ListMeta>,
@@ -229,7 +241,8 @@ impl Listing<'_> {
                     Some(about) if about.next.is_empty() => return Ok(None),
                     Some(about) => Some(about.next.as_str()),
                 };
-                let page = self.server.list_page(self.resource, self.selection, next).await?;
+                let Self { server, resource, selection, freshness, .. } = self;
+                let page = server.list_page(*resource, selection, *freshness, next).await?;
                 self.page = Some(page);
                 self.about = None;
                 continue;

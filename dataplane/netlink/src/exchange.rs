@@ -164,8 +164,8 @@ impl Exchange {
     /// Gives the answers to the `count` messages numbered from `first` to `each`, by index.
     ///
     /// The kernel runs requests inside sendmsg, so every answer is queued by now: one that is not
-    /// there will never come, and waiting for it would hang. Fails if the answer to the message at
-    /// `last`, the one that asked for it, got lost.
+    /// there will never come, and waiting for it would hang. The answer to the message at `last`, the
+    /// one that asked for it, comes last; fails if it got lost.
     pub(crate) fn read_acks(
         &mut self,
         first: u32,
@@ -174,7 +174,7 @@ impl Exchange {
         mut each: impl FnMut(u32, Ack),
     ) -> Result<(), Error> {
         let mut answered = false;
-        while let Some(len) = self.raw.try_receive(&mut self.buf)? {
+        while !answered && let Some(len) = self.raw.try_receive(&mut self.buf)? {
             for message in parse_messages(&self.buf[..len]) {
                 let message = message?;
                 // Anything past the last answers an older request.

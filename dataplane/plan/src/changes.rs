@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use foldhash::HashMap;
 use zw_model::Family;
 
+use crate::config::Picker;
 use crate::element::{Element, Key};
 use crate::ipvs::IpvsChanges;
 use crate::ruleset::{Chain, SetDef};
+use crate::service::PortRules;
 use crate::sets::SetName;
 
 /// Where an element is.
@@ -193,6 +195,11 @@ impl TableChanges {
         Some(chain)
     }
 
+    /// Everything that is a frontend's own.
+    pub(crate) fn add_all(&mut self, port: &PortRules, picker: Picker) {
+        port.each(picker, &mut |set, element| self.add(set, element));
+    }
+
     pub(crate) fn add(&mut self, set: SetName, element: Element) {
         self.add_elements.entry(set).or_default().push(element);
     }
@@ -245,6 +252,11 @@ impl Net {
             (before, after)
         });
         *latest = after;
+    }
+
+    /// Whether such a change of this element was recorded.
+    pub(crate) fn knows(&self, at: &Place) -> bool {
+        self.bare.contains_key(at)
     }
 
     /// Adds what really changes to `changes`.

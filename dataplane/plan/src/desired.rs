@@ -72,8 +72,11 @@ impl Desired {
         desired
     }
 
-    /// Sets that are made from now on are made for so many elements.
+    /// So much is to come. Sets that are made from now on are made for so many elements.
     pub fn expect(&mut self, expected: Expected) {
+        self.services.reserve(expected.services);
+        self.claims.reserve(expected.both(SetName::Services));
+        self.shared.reserve(expected.both(SetName::ClusterIps));
         self.expected = expected;
     }
 
@@ -85,8 +88,8 @@ impl Desired {
         })
     }
 
-    /// Replaces the rules of some Services (`None`: the Service is gone) and says what that changes
-    /// in the kernel.
+    /// Replaces the rules of some Services (`None`: the Service is gone), each once, and says what that
+    /// changes in the kernel.
     pub fn update(
         &mut self,
         updates: impl IntoIterator<Item = (ServiceKey, Option<ServiceRules>)>,
@@ -95,7 +98,17 @@ impl Desired {
         let were_sticky = Family::BOTH.map(|family| self.shared.any_sticky(family));
         let mut told = Told::default();
         let mut turnover = Turnover::default();
+        let mut unknown = Vec::new();
         for (key, rules) in updates {
+            if rules.is_some() && !self.services.contains_key(&key) {
+                unknown.push((key, rules));
+            } else {
+                self.replace(key, rules, Some(&mut told), &mut turnover);
+            }
+        }
+        // Last and by name, so that nobody takes anything away again from one of these.
+        unknown.sort_by(|(one, _), (other, _)| one.cmp(other));
+        for (key, rules) in unknown {
             self.replace(key, rules, Some(&mut told), &mut turnover);
         }
         let Told { net, mut changes, fresh, .. } = told;
@@ -273,8 +286,8 @@ impl Desired {
     /// Every element of one family's table.
     pub(crate) fn elements(&self, family: Family, each: &mut dyn FnMut(SetName, Element)) {
         let picker = self.picker();
-        for (set, element) in self.in_force(family).flat_map(|port| port.all(picker)) {
-            each(set, element);
+        for port in self.in_force(family) {
+            port.each(picker, &mut *each);
         }
         let mut shared: Vec<(&SetName, &Key)> = self.shared.elements(family).collect();
         shared.sort_unstable();

@@ -1,6 +1,7 @@
 //! Elements of sets and maps, in the kernel's own layout, so that what is planned, what is sent
 //! and what is read back compare byte by byte.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -93,8 +94,8 @@ impl fmt::Debug for Key {
 pub enum Data {
     /// A member of a set.
     Nothing,
-    /// A verdict that continues in this chain.
-    Goto(String),
+    /// A verdict that continues in this chain. Most of them have names that are known beforehand.
+    Goto(Cow<'static, str>),
     /// Registers: an address and a port.
     Value(Key),
     /// A member of a set of ranges: everything from the element's key up to this one.

@@ -16,6 +16,7 @@ const LEAST: u32 = 1024;
 /// About how many elements there will be.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Expected {
+    pub(crate) services: usize,
     elements: BTreeMap<(Family, SetName), u32>,
 }
 
@@ -26,6 +27,7 @@ impl Expected {
         service: &Service,
         slices: impl IntoIterator<Item = &'a Slice> + Clone,
     ) {
+        self.services += 1;
         let external = service.external.as_deref();
         let external =
             external.into_iter().flat_map(|all| all.load_balancer_ips.iter().chain(&all.ips));
@@ -46,6 +48,12 @@ impl Expected {
                 *known = known.saturating_add(u32::try_from(elements).unwrap_or(u32::MAX));
             }
         }
+    }
+
+    /// How many there will be in both families.
+    pub(crate) fn both(&self, set: SetName) -> usize {
+        let each = Family::BOTH.map(|family| self.elements.get(&(family, set)).copied());
+        each.into_iter().flatten().map(|elements| elements as usize).sum()
     }
 
     /// What the kernel is told: half as many again, for a cluster grows. Nothing for other sets.

@@ -37,7 +37,9 @@ impl Desired {
         };
         match part {
             Part::Element(family, set @ (SetName::ClusterIps | SetName::Hairpin), key) => {
-                with(*family, &|port| port.shared(self.picker()).contains(&(*set, *key)))
+                with(*family, &|port| {
+                    port.shared(self.picker()).any(|shared| shared == (*set, *key))
+                })
             }
             Part::Element(_, SetName::NodeAddresses | SetName::ServiceRanges, _) => BTreeSet::new(),
             Part::Element(family, set, key) => {
@@ -45,7 +47,9 @@ impl Desired {
                 frontend.and_then(|frontend| self.owner(&frontend)).cloned().into_iter().collect()
             }
             Part::Chain(family, name) => match Shape::parse(name) {
-                Some(shape) => with(*family, &|port| port.shapes(self.picker()).contains(&shape)),
+                Some(shape) => {
+                    with(*family, &|port| port.shapes(self.picker()).any(|is| is == shape))
+                }
                 None => BTreeSet::new(),
             },
             Part::AffinityMap(family, name) => with(*family, &|port| {

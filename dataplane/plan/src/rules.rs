@@ -14,47 +14,50 @@ use crate::shape::{Pick, Remember, Route, Shape, Sticky};
 
 impl PortRules {
     /// The chains it leads to.
-    pub(crate) fn shapes(&self, picker: Picker) -> Vec<Shape> {
-        let mut shapes: Vec<Shape> = Vec::new();
-        shapes.push(Shape::Pick(self.main(picker)));
-        shapes.extend(self.shortcut(picker).map(Shape::Pick));
-        if let Some(remember) = self.remember(picker) {
-            if remember.external_local {
-                // It hands pods and the node on.
-                let sticky = Sticky { local: false, ..remember.sticky.clone() };
-                shapes.push(Shape::Remember(Remember { sticky, external_local: false }));
-            }
-            shapes.push(Shape::Remember(remember));
-        }
-        shapes
+    pub(crate) fn shapes(&self, picker: Picker) -> impl Iterator<Item = Shape> {
+        let remember = self.remember(picker);
+        // It hands pods and the node on.
+        let others = remember.as_ref().filter(|remember| remember.external_local);
+        let others = others.map(|Remember { sticky, .. }| {
+            let sticky = Sticky { local: false, ..sticky.clone() };
+            Shape::Remember(Remember { sticky, external_local: false })
+        });
+        let picks = [Some(self.main(picker)), self.shortcut(picker)];
+        let picks = picks.into_iter().flatten().map(Shape::Pick);
+        picks.chain(others).chain(remember.map(Shape::Remember))
     }
 
     /// The elements that stand for the frontend itself.
     pub(crate) fn heads(&self, picker: Picker) -> Vec<(SetName, Element)> {
+        let mut heads = Vec::new();
+        self.each_head(picker, &mut |set, element| heads.push((set, element)));
+        heads
+    }
+
+    fn each_head(&self, picker: Picker, each: &mut (impl FnMut(SetName, Element) + ?Sized)) {
         let (key, space) = (self.frontend.key(), self.frontend.space());
         let named = |data| Element { key, data, comment: Some(self.comment.clone()) };
         let goto = |shape: Shape| named(Data::Goto(shape.name()));
-        let mut heads = vec![(space.services(), goto(Shape::Pick(self.main(picker))))];
+        each(space.services(), goto(Shape::Pick(self.main(picker))));
         if picker.ipvs && space == Space::Address {
-            heads.push((SetName::Served, named(Data::Nothing)));
+            each(SetName::Served, named(Data::Nothing));
         }
         if let Some(pick) = self.shortcut(picker) {
-            heads.push((space.shortcuts(), goto(Shape::Pick(pick))));
+            each(space.shortcuts(), goto(Shape::Pick(pick)));
         }
         if self.answering().is_empty() {
-            heads.push((space.no_endpoints(), named(Data::Nothing)));
+            each(space.no_endpoints(), named(Data::Nothing));
             if self.has_endpoints {
-                heads.push((space.elsewhere(), named(Data::Nothing)));
+                each(space.elsewhere(), named(Data::Nothing));
             }
         }
         if let Some(remember) = self.remember(picker) {
-            heads.push((space.sticky(), goto(Shape::Remember(remember))));
+            each(space.sticky(), goto(Shape::Remember(remember)));
         }
         if let Some(ranges) = &self.sources {
-            heads.push((SetName::Firewalled, named(Data::Nothing)));
-            heads.extend(ranges.iter().map(|net| (SetName::Allowed, allowed(key, net))));
+            each(SetName::Firewalled, named(Data::Nothing));
+            ranges.iter().for_each(|net| each(SetName::Allowed, allowed(key, net)));
         }
-        heads
     }
 
     /// Whether [`PortRules::heads`] are the same for two states of a frontend, found out without making
@@ -84,27 +87,27 @@ impl PortRules {
     }
 
     /// All elements that are its own.
-    pub(crate) fn all(&self, picker: Picker) -> impl Iterator<Item = (SetName, Element)> {
-        let lists = self.lists(picker).into_iter().flat_map(move |(set, backends)| {
-            let slots = (0..).zip(backends);
-            slots.map(move |(slot, backend)| (set, self.endpoint(slot, backend)))
-        });
-        self.heads(picker).into_iter().chain(lists)
+    pub(crate) fn each(&self, picker: Picker, each: &mut (impl FnMut(SetName, Element) + ?Sized)) {
+        self.each_head(picker, each);
+        for (set, backends) in self.lists(picker) {
+            for (slot, backend) in (0..).zip(backends) {
+                each(set, self.endpoint(slot, backend));
+            }
+        }
     }
 
-    /// Elements that other frontends may have too.
-    pub(crate) fn shared(&self, picker: Picker) -> Vec<(SetName, Key)> {
+    /// Elements that other frontends may have too, each once.
+    pub(crate) fn shared(&self, picker: Picker) -> impl Iterator<Item = (SetName, Key)> {
         let local = self.backends.iter().chain(self.local()).filter(|backend| backend.local);
-        let mut shared: Vec<(SetName, Key)> =
+        let mut hairpins: Vec<(SetName, Key)> =
             local.map(|backend| hairpin(backend.addr.ip())).collect();
-        shared.sort_unstable();
-        shared.dedup();
+        hairpins.sort_unstable();
+        hairpins.dedup();
         // In the ipvs mode every address of a Service is one of the node's, so that the ports which
         // nobody serves there would be the node's own.
         let guarded = picker.ipvs || self.exposure == Exposure::Cluster;
         let addr = self.frontend.addr().filter(|_| guarded);
-        shared.extend(addr.map(|addr| (SetName::ClusterIps, Key::new().addr(addr))));
-        shared
+        hairpins.into_iter().chain(addr.map(|addr| (SetName::ClusterIps, Key::new().addr(addr))))
     }
 
     /// Its affinity maps, with the endpoints that clients may be remembered for.

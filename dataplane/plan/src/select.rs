@@ -75,6 +75,8 @@ pub struct Candidate<'a> {
     pub port: u16,
     /// The decision.
     pub verdict: Verdict,
+    /// What its slice is to this node; `None`: not for it.
+    tier: Option<Tier>,
 }
 
 /// Used or not, and why.
@@ -152,26 +154,27 @@ pub fn select<'a>(
         let numbers =
             slice.ports.iter().filter(|p| p.name == port.name && p.protocol == port.protocol);
         for number in numbers.map(|p| p.port) {
-            candidates.extend(
-                slice
-                    .endpoints
-                    .iter()
-                    .map(|endpoint| (tier, Candidate { slice, endpoint, port: number, verdict })),
-            );
+            let endpoints = slice.endpoints.iter();
+            candidates.extend(endpoints.map(|endpoint| Candidate {
+                slice,
+                endpoint,
+                port: number,
+                verdict,
+                tier,
+            }));
         }
     }
     // The slice's name last: which of two equal copies stays must not depend on who came first.
-    let order =
-        |(tier, c): &(Option<Tier>, Candidate<'a>)| (c.endpoint.addr, c.port, *tier, &c.slice.key);
+    let order = |c: &Candidate<'a>| (c.endpoint.addr, c.port, c.tier, &c.slice.key);
     candidates.sort_by(|one, other| order(one).cmp(&order(other)));
 
     let in_play = candidates
         .iter_mut()
-        .filter(|(_, c)| c.verdict == Verdict::Unused(WhyNot::NotReady))
-        .filter_map(|(tier, candidate)| Some(((*tier)?, candidate)));
+        .filter(|c| c.verdict == Verdict::Unused(WhyNot::NotReady))
+        .filter_map(|candidate| Some((candidate.tier?, candidate)));
     let mut in_play = drop_duplicates(in_play);
     let tier = if zoned { decide_zoned(&mut in_play) } else { decide_plain(&mut in_play, node) };
-    Selection { tier, candidates: candidates.into_iter().map(|(_, candidate)| candidate).collect() }
+    Selection { tier, candidates }
 }
 
 /// Step 1: `None` means the slice is not for this node.

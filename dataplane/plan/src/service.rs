@@ -211,12 +211,7 @@ fn place(previous: &[SocketAddr], wanted: &[Backend]) -> Backends {
     if previous.is_empty() {
         return wanted.into();
     }
-    let addresses: Vec<SocketAddr> = wanted.iter().map(|backend| backend.addr).collect();
-    let by_address = |addr: SocketAddr| {
-        let at = addresses.binary_search(&addr).expect("slots hold only wanted endpoints");
-        wanted[at]
-    };
-    assign(previous, &addresses).into_iter().map(by_address).collect()
+    assign(previous, wanted, |backend| backend.addr).into_iter().map(|at| wanted[at]).collect()
 }
 
 /// Who may use the load balancer's addresses; `None`: everybody. A node in one of the ranges may reach
@@ -242,16 +237,21 @@ fn sources(
     Some(ranges.into())
 }
 
+/// Kubernetes names are ASCII, and namespace/name alone always fits; state files may differ.
 fn comment(key: &ServiceKey, port: &str) -> Arc<str> {
-    let ServiceKey { namespace, name } = key;
-    let mut comment = match port {
-        "" => [namespace, "/", name].concat(),
-        port => [namespace, "/", name, ":", port].concat(),
-    };
-    // Kubernetes names are ASCII, and namespace/name alone always fits; state files may differ.
-    let end = comment.floor_char_boundary(LONGEST_COMMENT);
-    comment.truncate(end);
-    comment.into()
+    let colon = if port.is_empty() { "" } else { ":" };
+    // Allocated once, when its length is known.
+    let mut bytes = [0; LONGEST_COMMENT];
+    let mut len = 0;
+    for part in [&*key.namespace, "/", &*key.name, colon, port] {
+        let fits = &part[..part.floor_char_boundary(LONGEST_COMMENT - len)];
+        bytes[len..len + fits.len()].copy_from_slice(fits.as_bytes());
+        len += fits.len();
+        if fits.len() < part.len() {
+            break;
+        }
+    }
+    std::str::from_utf8(&bytes[..len]).expect("whole characters of strings are a string").into()
 }
 
 /// Unique by its hash; the rest is for people, and cut where names are longer than any in Kubernetes.

@@ -4,6 +4,7 @@
 //!
 //! A chain's name tells all of it, and is read back as such.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -289,15 +290,35 @@ fn interface(config: &PlanConfig) -> Option<Interface> {
     }
 }
 
-impl Shape {
-    /// The chain's name: as it is shown, and most of them in a tenth of the time.
-    pub(crate) fn name(&self) -> String {
-        match self {
-            Shape::Pick(pick) if pick.sticky.is_none() => {
-                [pick.prefix(), "-", &pick.slots.to_string()].concat()
-            }
-            _ => self.to_string(),
+/// Of the chains that are most in use, which every Service's elements lead to: nothing is to be allocated for
+/// them.
+macro_rules! names {
+    ($prefix:literal, $slots:expr, [$($known:literal)*]) => {
+        match $slots {
+            $($known => Some(concat!($prefix, "-", $known)),)*
+            _ => None,
         }
+    };
+    ($prefix:literal, $slots:expr) => {
+        names!($prefix, $slots, [0 1 2 4 8 16 32 64 128 256 512 1024])
+    };
+}
+
+impl Shape {
+    /// The chain's name, as it is shown.
+    pub(crate) fn name(&self) -> Cow<'static, str> {
+        let known = match self {
+            Shape::Pick(Pick { space: Space::Address, route, slots, sticky: None }) => {
+                match route {
+                    Route::Cluster => names!("cluster", *slots),
+                    Route::External => names!("external", *slots),
+                    Route::ExternalLocal => names!("external-local", *slots),
+                    Route::Shortcut => names!("shortcut", *slots),
+                }
+            }
+            _ => None,
+        };
+        known.map_or_else(|| self.to_string().into(), Cow::Borrowed)
     }
 }
 

@@ -1,25 +1,29 @@
 //! Which endpoint stands in which slot. A slot is the last field of an `endpoints` key; moving an
 //! endpoint costs a delete and an add, so nobody moves who need not.
 
-/// Puts `wanted` into slots `0..wanted.len()`, keeping everyone of `previous` in place who can stay.
+/// Puts `wanted`, which is sorted by `key` and has nobody twice, into slots `0..wanted.len()`, keeping everyone
+/// of `previous` in place who can stay. Gives for each slot who of `wanted` it is.
 ///
 /// 1. Who is still wanted and whose slot still exists stays.
 /// 2. Holes are filled by newcomers, in the order of `wanted`.
 /// 3. Holes left over are filled from the end; newcomers left over go to the end.
-pub fn assign<T: Copy + Ord>(previous: &[T], wanted: &[T]) -> Vec<T> {
-    let mut unplaced = wanted.to_vec();
-    unplaced.sort_unstable();
-    unplaced.dedup();
-    let count = unplaced.len();
+pub fn assign<T, K: Ord>(previous: &[K], wanted: &[T], key: impl Fn(&T) -> K) -> Vec<usize> {
+    let count = wanted.len();
     // Everyone once: also takes the second of two equal entries out of `previous`.
     let mut placed = vec![false; count];
-    let mut place = |endpoint: &T| {
-        let at = unplaced.binary_search(endpoint).ok()?;
-        (!std::mem::replace(&mut placed[at], true)).then_some(*endpoint)
+    // Slots that were never moved are in the order of `wanted`.
+    let mut next = 0;
+    let place = |endpoint: &K| {
+        let at = match wanted.get(next) {
+            Some(wanted) if key(wanted) == *endpoint => next,
+            _ => wanted.binary_search_by(|wanted| key(wanted).cmp(endpoint)).ok()?,
+        };
+        next = at + 1;
+        (!std::mem::replace(&mut placed[at], true)).then_some(at)
     };
-    let mut slots: Vec<Option<T>> = previous.iter().map(&mut place).collect();
+    let mut slots: Vec<Option<usize>> = previous.iter().map(place).collect();
 
-    let newcomers: Vec<T> = wanted.iter().filter_map(place).collect();
+    let newcomers: Vec<usize> = (0..count).filter(|at| !placed[*at]).collect();
     let mut newcomers = newcomers.into_iter();
     for hole in slots.iter_mut().take(count).filter(|slot| slot.is_none()) {
         match newcomers.next() {
@@ -39,7 +43,13 @@ pub fn assign<T: Copy + Ord>(previous: &[T], wanted: &[T]) -> Vec<T> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::assign;
+    /// The endpoints in their slots.
+    fn assign(previous: &[u8], wanted: &[u8]) -> Vec<u8> {
+        super::assign(previous, wanted, |endpoint| *endpoint)
+            .into_iter()
+            .map(|at| wanted[at])
+            .collect()
+    }
 
     #[test]
     fn removing_one_moves_only_the_last() {
@@ -61,14 +71,12 @@ mod tests {
         #[test]
         fn slots_hold_each_wanted_once_and_writes_are_minimal(
             previous in proptest::collection::vec(0u8..12, 0..10),
-            wanted in proptest::collection::vec(0u8..12, 0..10),
+            wanted in proptest::collection::btree_set(0u8..12, 0..10),
         ) {
-            let slots = assign(&previous, &wanted);
+            let want: Vec<u8> = wanted.into_iter().collect();
+            let slots = assign(&previous, &want);
             let mut sorted = slots.clone();
             sorted.sort_unstable();
-            let mut want = wanted.clone();
-            want.sort_unstable();
-            want.dedup();
             prop_assert_eq!(&sorted, &want);
 
             // Nobody leaves a slot that exists before and after, unless he stands twice.
@@ -78,7 +86,7 @@ mod tests {
                     prop_assert_eq!(slots[i], *kept);
                 }
             }
-            prop_assert_eq!(assign(&slots, &wanted), slots, "assigning again changes nothing");
+            prop_assert_eq!(assign(&slots, &want), slots, "assigning again changes nothing");
         }
     }
 }

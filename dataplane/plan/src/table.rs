@@ -192,7 +192,7 @@ impl Table {
         for (set, added) in &changes.add_elements {
             for element in added {
                 if let Data::Goto(chain) = &element.data
-                    && !self.chains.contains_key(chain)
+                    && !self.chains.contains_key(&**chain)
                 {
                     return refused(format!("no chain {chain}"));
                 }
@@ -212,7 +212,8 @@ impl Table {
             clients.retain(|_, with| endpoints.contains(with));
         }
         for name in &changes.delete_chains {
-            let goes_there = |element: &Element| element.data == Data::Goto(name.clone());
+            let goes_there =
+                |element: &Element| matches!(&element.data, Data::Goto(to) if to == name);
             if self.elements.values().flat_map(BTreeMap::values).any(goes_there) {
                 return refused(format!("chain {name} is in use"));
             }

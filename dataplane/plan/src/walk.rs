@@ -265,7 +265,7 @@ impl Walker<'_> {
             Statement::In(key, set) => matched(self.look_up(key, *set, None).is_some()),
             Statement::NotIn(key, set) => matched(self.look_up(key, *set, None).is_none()),
             Statement::Dispatch(key, set) => match self.look_up(key, *set, None) {
-                Some(Data::Goto(chain)) => Next::Goto(chain),
+                Some(Data::Goto(chain)) => Next::Goto(chain.into_owned()),
                 _ => Next::NoMatch,
             },
             Statement::Marked(bit) => matched(self.mark & bit == *bit),

@@ -11,7 +11,7 @@ pub(crate) fn element(dumped: &DumpedElement<'_>) -> Option<Element> {
             dumped.key_end.and_then(Key::from_bytes).map_or(Data::Foreign, Data::UpTo)
         }
         None => Data::Nothing,
-        Some(ElementData::Goto(chain)) => Data::Goto(chain.into()),
+        Some(ElementData::Goto(chain)) => Data::Goto(chain.to_owned().into()),
         Some(ElementData::Value(bytes)) => {
             Key::from_bytes(bytes).map_or(Data::Foreign, Data::Value)
         }

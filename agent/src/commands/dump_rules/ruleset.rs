@@ -93,7 +93,7 @@ fn elements<'a>(table: &'a Table, set: &SetDef) -> Option<NfListObject<'a>> {
         };
         match (&element.data, set.data) {
             (Data::Goto(chain), _) => {
-                let target = JumpTarget { target: chain.as_str().into() };
+                let target = JumpTarget { target: (**chain).into() };
                 Expression::List(vec![key, Expression::Verdict(Verdict::Goto(target))])
             }
             (Data::Value(value), SetData::Fields(fields)) => {

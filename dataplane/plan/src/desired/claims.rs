@@ -16,6 +16,11 @@ pub(super) struct Claims {
 }
 
 impl Claims {
+    /// Makes room for so many frontends more.
+    pub(super) fn reserve(&mut self, frontends: usize) {
+        self.owners.reserve(frontends);
+    }
+
     pub(super) fn owner(&self, frontend: &Frontend) -> Option<&ServiceKey> {
         self.owners.get(frontend)
     }

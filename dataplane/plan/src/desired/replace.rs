@@ -8,7 +8,7 @@ use zw_model::{Family, ServiceKey};
 
 use super::Desired;
 use super::shared::Turnover;
-use crate::changes::{Changes, Net};
+use crate::changes::{Changes, Net, Place};
 use crate::config::Picker;
 use crate::element::{Element, Key};
 use crate::frontend::Frontend;
@@ -16,12 +16,10 @@ use crate::service::{PortRules, ServiceRules};
 use crate::sets::SetName;
 
 impl Desired {
-    /// Everything of frontends that had nothing before. There is nothing to compare it with, which is
-    /// most of the work where all Services are new.
+    /// Everything of frontends that had nothing before, with nothing to compare it with.
     pub(super) fn write_fresh(&self, fresh: &[Frontend], changes: &mut Changes) {
         for port in fresh.iter().filter_map(|frontend| self.active(frontend)) {
-            let table = changes.table(port.frontend.family());
-            port.all(self.picker()).for_each(|(set, element)| table.add(set, element));
+            changes.table(port.frontend.family()).add_all(port, self.picker());
         }
     }
 
@@ -35,7 +33,8 @@ impl Desired {
         !self.by_ipvs() && !self.services.contains_key(key) && rules.ports.iter().all(is_free)
     }
 
-    /// As [`Desired::replace`], where there is nothing to compare with.
+    /// As [`Desired::replace`], where there is nothing to compare with, and where what it brings stays for
+    /// as long as this update lasts.
     fn bring_in(
         &mut self,
         key: ServiceKey,
@@ -43,13 +42,22 @@ impl Desired {
         mut told: Option<&mut Told>,
         turnover: &mut Turnover,
     ) {
+        let picker = self.picker();
         for port in &rules.ports {
+            let family = port.frontend.family();
             self.claims.claim(port.frontend, &key);
-            let net = told.as_mut().map(|told| &mut told.net);
-            self.shared.turn(port.frontend.family(), None, Some(port), net, turnover);
+            let mut tell = |at: Place, is: bool| {
+                let Some(told) = &mut told else { return };
+                if told.net.knows(&at) {
+                    told.net.record_bare(at, !is, is);
+                } else {
+                    let (_, set, key) = at;
+                    told.changes.table(family).add(set, Element::bare(key));
+                }
+            };
+            self.shared.turn(family, None, Some(port), &mut tell, turnover);
             if let Some(told) = &mut told {
-                told.frontends.insert(port.frontend, Had::Nothing);
-                told.fresh.push(port.frontend);
+                told.changes.table(family).add_all(port, picker);
             }
         }
         self.services.insert(key, rules);
@@ -100,8 +108,12 @@ impl Desired {
                 continue;
             }
             let family = frontend.family();
-            let net = told.as_mut().map(|told| &mut told.net);
-            self.shared.turn(family, before.as_ref(), after.as_ref(), net, turnover);
+            let mut tell = |at, is: bool| {
+                if let Some(told) = &mut told {
+                    told.net.record_bare(at, !is, is);
+                }
+            };
+            self.shared.turn(family, before.as_ref(), after.as_ref(), &mut tell, turnover);
             let Some(told) = &mut told else { continue };
             match told.frontends.entry(*frontend) {
                 Entry::Vacant(first) if before.is_none() => {

@@ -52,6 +52,11 @@ impl Shared {
         Self { picker, own: owned(own), ..Self::default() }
     }
 
+    /// Makes room for so many elements more.
+    pub(super) fn reserve(&mut self, elements: usize) {
+        self.elements.reserve(elements);
+    }
+
     /// The node has these addresses by itself now.
     pub(super) fn set_own(&mut self, own: &BTreeSet<IpAddr>, net: &mut Net) {
         let (before, after) = (std::mem::replace(&mut self.own, owned(own)), &self.own);
@@ -109,47 +114,37 @@ impl Shared {
         of_family.map(|(_, set, key)| (set, key))
     }
 
-    /// One frontend's rules change from `before` to `after`.
+    /// One frontend's rules change from `before` to `after`. Tells of elements that come, and that go.
     pub(super) fn turn(
         &mut self,
         family: Family,
         before: Option<&PortRules>,
         after: Option<&PortRules>,
-        mut net: Option<&mut Net>,
+        tell: &mut impl FnMut(Place, bool),
         turnover: &mut Turnover,
     ) {
         let picker = self.picker;
-        let shapes =
-            |port: Option<&PortRules>| port.map(|port| port.shapes(picker)).unwrap_or_default();
-        for shape in shapes(after) {
+        for shape in after.into_iter().flat_map(|port| port.shapes(picker)) {
             self.take(family, shape, turnover);
         }
-        for shape in shapes(before) {
+        for shape in before.into_iter().flat_map(|port| port.shapes(picker)) {
             self.let_go(family, shape);
         }
-
-        let elements =
-            |port: Option<&PortRules>| port.map(|port| port.shared(picker)).unwrap_or_default();
-        let own = &self.own;
-        let mut tell = |set, key, is: bool| {
-            let hidden = set == SetName::ClusterIps && own.contains(&(family, key));
-            if let Some(net) = net.as_deref_mut().filter(|_| !hidden) {
-                net.record_bare((family, set, key), !is, is);
-            }
-        };
-        for (set, key) in elements(after) {
+        for (set, key) in after.into_iter().flat_map(|port| port.shared(picker)) {
             let uses = self.elements.entry((family, set, key)).or_default();
             *uses += 1;
-            if *uses == 1 {
-                tell(set, key, true);
+            if *uses == 1 && !self.is_hidden(family, set, key) {
+                tell((family, set, key), true);
             }
         }
-        for (set, key) in elements(before) {
+        for (set, key) in before.into_iter().flat_map(|port| port.shared(picker)) {
             let Some(uses) = self.elements.get_mut(&(family, set, key)) else { continue };
             *uses -= 1;
             if *uses == 0 {
                 self.elements.remove(&(family, set, key));
-                tell(set, key, false);
+                if !self.is_hidden(family, set, key) {
+                    tell((family, set, key), false);
+                }
             }
         }
     }

@@ -58,7 +58,7 @@ struct Features {
     affinity: Option<u32>,
 }
 
-/// The Services of one update; `None` removes.
+/// The Services of one update, each once; `None` removes.
 type Step = Vec<(usize, Option<Spec>)>;
 
 fn spec() -> impl Strategy<Value = Spec> {
@@ -91,8 +91,10 @@ fn features() -> impl Strategy<Value = Features> {
 }
 
 fn history() -> impl Strategy<Value = Vec<Step>> {
-    let change = (0usize..3, prop_oneof![1 => Just(None), 4 => spec().prop_map(Some)]);
-    prop::collection::vec(prop::collection::vec(change, 1..4), 1..10)
+    let change = prop_oneof![1 => Just(None), 4 => spec().prop_map(Some)];
+    let changes = prop::collection::btree_map(0usize..SERVICES.len(), change, 1..4);
+    let step = changes.prop_map(|changes| changes.into_iter().collect::<Step>()).prop_shuffle();
+    prop::collection::vec(step, 1..10)
 }
 
 fn key(service: usize) -> ServiceKey {
@@ -320,7 +322,7 @@ fn goals(table: &Table) -> BTreeSet<String> {
     let elements = table.elements.values().flat_map(BTreeMap::values);
     elements
         .filter_map(|element| match &element.data {
-            Data::Goto(chain) => Some(chain.clone()),
+            Data::Goto(chain) => Some(chain.to_string()),
             _ => None,
         })
         .collect()

@@ -63,7 +63,7 @@ impl Damage {
             Damage::StrayElements => {
                 let of_nobody = frontend_key(family, 99);
                 let to = Data::Value(Key::new().addr(pod(family, 99)).port(1));
-                let goto = |chain: &str| Data::Goto(chain.into());
+                let goto = |chain: &str| Data::Goto(chain.to_owned().into());
                 for (set, key, data) in [
                     (SetName::Services, of_nobody, goto("refuse")),
                     (SetName::NoEndpoints, of_nobody, Data::Nothing),
