@@ -5,7 +5,7 @@ use zw_lab::Namespace;
 use zw_tests::binary::{Agent, run_in, text};
 use zw_tests::control_plane::{exclusive, shared};
 
-use crate::node::{TestNode, node, service, slice, slice_path};
+use crate::node::{TestNode, endpoints, node, service, slice, slice_path};
 
 #[test]
 fn create_scale_update_and_delete_reach_the_kernel() {
@@ -69,6 +69,24 @@ fn what_went_while_the_server_was_out_of_reach_goes_when_it_is_back() {
     test_node.relay.mend();
     test_node.expect("cut-off/api", Some(&["10.244.1.2:8080"]));
     test_node.expect("cut-off-gone/api", None);
+}
+
+#[test]
+fn a_node_that_starts_while_etcd_is_down_gets_its_services() {
+    let mut plane = exclusive();
+    plane.apply(&node("no-etcd", "zone-a"));
+    plane.apply(&service("no-etcd", 6));
+    plane.apply(&slice("no-etcd", "api-1", "", &["10.244.1.1"]));
+    // What one was told the API server has in its caches.
+    TestNode::start(&plane, "no-etcd").expect("no-etcd/api", Some(&["10.244.1.1:8080"]));
+    let kubeconfig = plane.kubeconfig();
+    plane.stop_etcd();
+    let namespace = Namespace::new().unwrap();
+    let _relay = plane.reach_from(&namespace);
+    let args = ["--kubeconfig", kubeconfig.to_str().unwrap(), "--node-name", "no-etcd"];
+    let mut agent = Agent::start(&namespace, &args);
+    agent.wait_for(&["synced"]);
+    assert_eq!(endpoints(&namespace, "no-etcd/api"), Some(vec!["10.244.1.1:8080".to_owned()]));
 }
 
 #[test]

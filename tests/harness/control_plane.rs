@@ -225,6 +225,11 @@ impl ControlPlane {
         });
     }
 
+    /// Kills etcd, for good: the API server has only what it holds in its caches.
+    pub fn stop_etcd(&mut self) {
+        self.etcd = None;
+    }
+
     /// Makes etcd forget all revisions but the present one, and returns that. A watch from an older one
     /// still works where the API server's watch cache remembers it: see
     /// [`ControlPlane::forget_history`].
