@@ -75,7 +75,7 @@ fn what_went_while_the_server_was_out_of_reach_goes_when_it_is_back() {
 fn a_node_that_starts_while_etcd_is_down_gets_its_services() {
     let mut plane = exclusive();
     plane.apply(&node("no-etcd", "zone-a"));
-    plane.apply(&service("no-etcd", 6));
+    plane.apply(&service("no-etcd", 9));
     plane.apply(&slice("no-etcd", "api-1", "", &["10.244.1.1"]));
     // What one was told the API server has in its caches.
     TestNode::start(&plane, "no-etcd").expect("no-etcd/api", Some(&["10.244.1.1:8080"]));

@@ -108,7 +108,6 @@ impl ControlPlane {
             folder,
             _turn: turn,
         };
-        plane.start_etcd();
         plane.start_api_server();
         // Ready does not mean that what the API server makes for itself is there.
         for path in ["/api/v1/namespaces/default", "/api/v1/namespaces/default/services/kubernetes"]
@@ -213,9 +212,14 @@ impl ControlPlane {
         self.api_server = None;
     }
 
-    /// Starts the API server, unless it runs, and waits until it is ready. Data survives in etcd; the
+    /// Starts etcd and the API server, unless they run, and waits until they are ready. Data survives in etcd; the
     /// history that the watch cache held does not.
     pub fn start_api_server(&mut self) {
+        if self.etcd.is_none() {
+            // One that has lost it tries again only after a while.
+            self.stop_api_server();
+            self.start_etcd();
+        }
         if self.api_server.is_none() {
             let args = self.access.api_server_args(ETCD, ADVERTISED);
             self.api_server = Some(self.launch("kube-apiserver", &args));
@@ -225,7 +229,7 @@ impl ControlPlane {
         });
     }
 
-    /// Kills etcd, for good: the API server has only what it holds in its caches.
+    /// Kills etcd: the API server has only what it holds in its caches.
     pub fn stop_etcd(&mut self) {
         self.etcd = None;
     }
