@@ -86,6 +86,8 @@ pub(crate) struct Watches {
     server: Server,
     next: u32,
     tell: mpsc::Sender<Seen>,
+    /// Slices were asked for already. Those for another place then must not be older than what is known.
+    has_slices: bool,
 }
 
 /// A running watch; ends when dropped.
@@ -144,7 +146,7 @@ pub(crate) async fn connect(
 impl Watches {
     pub(crate) fn new(server: Server) -> (Self, mpsc::Receiver<Seen>) {
         let (tell, seen) = mpsc::channel(WAITING);
-        (Self { server, next: 0, tell }, seen)
+        (Self { server, next: 0, tell, has_slices: false }, seen)
     }
 
     /// This node alone.
@@ -187,14 +189,26 @@ impl Watches {
                 ]
             }
         };
+        let moves = std::mem::replace(&mut self.has_slices, true);
+        let freshness = if moves { Freshness::Newest } else { Freshness::Cached };
         let start = |labels: String| {
             let selection = Selection { labels: Some(labels), fields: None };
-            self.start(Resource::EndpointSlices, selection, Need::Always)
+            self.start_from(freshness, Resource::EndpointSlices, selection, Need::Always)
         };
         selections.into_iter().map(start).collect()
     }
 
     fn start(&mut self, resource: Resource, selection: Selection, need: Need) -> Watch {
+        self.start_from(Freshness::Cached, resource, selection, need)
+    }
+
+    fn start_from(
+        &mut self,
+        freshness: Freshness,
+        resource: Resource,
+        selection: Selection,
+        need: Need,
+    ) -> Watch {
         let id = StreamId(self.next);
         self.next += 1;
         let span = info_span!(
@@ -203,7 +217,7 @@ impl Watches {
             labels = selection.labels.as_deref().unwrap_or_default(),
         );
         let (server, tell) = (self.server.clone(), self.tell.clone());
-        let (version, freshness) = (None, Freshness::Cached);
+        let version = None;
         let follower = Follower { server, resource, selection, need, id, tell, version, freshness };
         let task = tokio::spawn(follower.run().instrument(span));
         Watch { id, task: task.abort_handle() }

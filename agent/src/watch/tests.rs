@@ -358,6 +358,26 @@ async fn only_the_first_list_may_come_from_a_cache_that_is_behind() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn slices_for_another_place_are_not_older_than_those_that_are_known() {
+    let script = Scripted::default();
+    let server = Server::new(Client::new(script.clone(), "default"), ContentType::Protobuf);
+    let (mut watches, mut seen) = Watches::new(server);
+    for first in [true, false] {
+        let watching = watches.slices(&Place::default());
+        // The script is at its end: it is refused, and asked again.
+        for _ in 0..2 {
+            seen.recv().await.unwrap();
+        }
+        drop(watching);
+        let asked = std::mem::take(&mut script.0.lock().unwrap().asked);
+        assert!(!asked.is_empty());
+        for (query, _) in asked {
+            assert_eq!(query.contains("resourceVersion=0"), first, "{query}");
+        }
+    }
+}
+
 #[test]
 fn every_cause_of_a_failure_is_told_once() {
     #[derive(Debug, thiserror::Error)]

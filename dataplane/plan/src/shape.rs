@@ -349,6 +349,18 @@ mod tests {
     use super::*;
     use crate::base::base_table;
 
+    #[test]
+    fn a_name_that_is_known_beforehand_is_the_one_that_is_shown() {
+        for (space, route) in
+            Space::BOTH.into_iter().flat_map(|space| Route::ALL.map(|route| (space, route)))
+        {
+            for slots in 0..=2050 {
+                let shape = Shape::Pick(Pick { space, route, slots, sticky: None });
+                assert_eq!(shape.name(), shape.to_string());
+            }
+        }
+    }
+
     /// A packet that comes back from one is taken for one that saw none of its rules, and dropped.
     #[test]
     fn nobody_comes_back_from_a_chain_that_picks_endpoints() {
