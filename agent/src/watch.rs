@@ -7,25 +7,22 @@
 //!
 //! [`follow`] asks through [`request`], which reads answers through [`decode`].
 
+mod connect;
 mod decode;
 mod follow;
 mod received;
 mod request;
 mod wire;
 
-use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
-use kube::Config;
-use kube::client::ClientBuilder;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
-use tracing::{Instrument, info_span, warn};
+use tracing::{Instrument, info_span};
 
-use crate::BadInput;
 use crate::convert::ObjectId;
+pub(crate) use connect::{connect, kubeconfig};
 use follow::Follower;
 pub(crate) use received::{Received, Resource};
 pub(crate) use request::Server;
@@ -101,46 +98,6 @@ impl Drop for Watch {
     fn drop(&mut self) {
         self.task.abort();
     }
-}
-
-/// Which kubeconfig to use, none for the pod's service account. One that is named only in kube-proxy's
-/// configuration may be a path in kube-proxy's pod, as in every cluster that kubeadm made.
-pub(crate) fn kubeconfig(named: Option<&Path>, by_flag: bool, in_a_pod: bool) -> Option<&Path> {
-    let path = named?;
-    if by_flag || !in_a_pod || path.exists() {
-        return Some(path);
-    }
-    warn!(path = %path.display(), "no such kubeconfig; using the pod's service account");
-    None
-}
-
-/// Connects as a kubeconfig says, or as a pod's service account; to another address, if one is given. What
-/// is received is counted.
-pub(crate) async fn connect(
-    kubeconfig: Option<&Path>,
-    server: Option<&str>,
-) -> anyhow::Result<(kube::Client, Received)> {
-    let mut config = match kubeconfig {
-        Some(path) => {
-            let unusable = || BadInput(format!("cannot use the kubeconfig {}", path.display()));
-            let kubeconfig = Kubeconfig::read_from(path).with_context(unusable)?;
-            let options = KubeConfigOptions::default();
-            Config::from_custom_kubeconfig(kubeconfig, &options).await.with_context(unusable)?
-        }
-        // kube's errors tell their cause themselves.
-        None => Config::incluster().map_err(|error| {
-            BadInput(format!(
-                "not in a cluster ({error}): give --kubeconfig FILE, or --state PATH to follow manifests"
-            ))
-        })?,
-    };
-    if let Some(server) = server {
-        let wrong = || BadInput(format!("--master {server:?} is not a URL"));
-        config.cluster_url = server.parse().with_context(wrong)?;
-    }
-    let received = Received::default();
-    let client = ClientBuilder::try_from(config).context("cannot connect to the API server")?;
-    Ok((client.with_layer(&received).build(), received))
 }
 
 impl Watches {

@@ -10,8 +10,8 @@ use std::task::{Context, Poll};
 use bytes::Buf;
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
-use tower_layer::Layer;
-use tower_service::Service;
+use tower::Layer;
+use tower::Service;
 
 use crate::convert::Kind;
 

@@ -64,7 +64,7 @@ struct Script {
     asked: Vec<(String, String)>,
 }
 
-impl tower_service::Service<Request<kube::client::Body>> for Scripted {
+impl tower::Service<Request<kube::client::Body>> for Scripted {
     type Response = Response<Chunks>;
     type Error = Infallible;
     type Future = Ready<Result<Response<Chunks>, Infallible>>;
@@ -389,19 +389,4 @@ fn every_cause_of_a_failure_is_told_once() {
     let client = Failure("client error (Connect)", Some(Box::new(connect)));
     let want = "client error (Connect): tcp connect error: Connection refused";
     assert_eq!(request::with_causes(&client), want);
-}
-
-#[test]
-fn a_kubeconfig_of_kube_proxys_pod_gives_way_to_the_service_account() {
-    let (here, elsewhere) = (Path::new("/proc/self/exe"), Path::new("/nowhere/kubeconfig.conf"));
-    for (named, by_flag, in_a_pod, want) in [
-        (None, false, true, None),
-        (Some(here), false, true, Some(here)),
-        (Some(elsewhere), false, true, None),
-        // Nothing to give way to, or asked for in so many words: its absence is an error.
-        (Some(elsewhere), false, false, Some(elsewhere)),
-        (Some(elsewhere), true, true, Some(elsewhere)),
-    ] {
-        assert_eq!(kubeconfig(named, by_flag, in_a_pod), want, "{named:?} {by_flag} {in_a_pod}");
-    }
 }
