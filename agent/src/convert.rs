@@ -171,7 +171,9 @@ pub(crate) fn identity(object: &Value) -> Option<ObjectId> {
         "ServiceCIDR" => Kind::ServiceCidr,
         _ => return None,
     };
-    identify(kind, &Input::Value(object).typed::<raw::Anything<'_>>().ok()?.metadata).ok()
+    let mut raw = raw::Anything::default();
+    Input::Value(object).fill(&mut raw).ok()?;
+    identify(kind, &raw.metadata).ok()
 }
 
 /// What an object says, and its version.
@@ -180,22 +182,26 @@ fn convert_known(kind: Kind, input: Input<'_>) -> (Option<String>, Result<Conver
     let mut version = None;
     let mut read = || match kind {
         Kind::Service => {
-            let raw: raw::Service<'_> = input.typed()?;
+            let mut raw = raw::Service::default();
+            input.fill(&mut raw)?;
             version = raw.metadata.version();
-            service::convert(raw, &mut problems)
+            service::convert(&raw, &mut problems)
         }
         Kind::EndpointSlice => {
-            let raw: raw::EndpointSlice<'_> = input.typed()?;
+            let mut raw = raw::EndpointSlice::default();
+            input.fill(&mut raw)?;
             version = raw.metadata.version();
-            slice::convert(raw, &mut problems)
+            slice::convert(&raw, &mut problems)
         }
         Kind::Node => {
-            let raw: raw::Node<'_> = input.typed()?;
+            let mut raw = raw::Node::default();
+            input.fill(&mut raw)?;
             version = raw.metadata.version();
             node::convert(raw, &mut problems)
         }
         Kind::ServiceCidr => {
-            let raw: raw::ServiceCidr<'_> = input.typed()?;
+            let mut raw = raw::ServiceCidr::default();
+            input.fill(&mut raw)?;
             version = raw.metadata.version();
             node::convert_service_cidr(raw, &mut problems)
         }
@@ -212,34 +218,35 @@ enum Input<'a> {
 }
 
 impl<'a> Input<'a> {
-    fn typed<T: Deserialize<'a> + Message<'a>>(self) -> Result<T, Problem> {
+    /// Reads all of it where it is wanted, for these are large.
+    fn fill<T: Deserialize<'a> + Message<'a>>(self, raw: &mut T) -> Result<(), Problem> {
         // Where it went wrong costs, so it is only asked when something did.
-        match self {
+        *raw = match self {
             Self::Value(value) => T::deserialize(value)
-                .or_else(|_| serde_path_to_error::deserialize(value).map_err(located)),
+                .or_else(|_| serde_path_to_error::deserialize(value).map_err(located))?,
             Self::Wire(Form::Json(json)) => serde_json::from_str(json).or_else(|_| {
                 let mut json = serde_json::Deserializer::from_str(json);
                 serde_path_to_error::deserialize(&mut json).map_err(located)
-            }),
-            Self::Wire(Form::Protobuf(bytes)) => protobuf::read(bytes).map_err(|problem| {
-                // As serde calls the object itself.
-                if problem.field.is_empty() {
-                    Problem { field: ".".into(), ..problem }
-                } else {
-                    problem
-                }
-            }),
-        }
+            })?,
+            Self::Wire(Form::Protobuf(bytes)) => {
+                return protobuf::merge(raw, bytes).map_err(|problem| {
+                    // As serde calls the object itself.
+                    if problem.field.is_empty() {
+                        Problem { field: ".".into(), ..problem }
+                    } else {
+                        problem
+                    }
+                });
+            }
+        };
+        Ok(())
     }
 
     /// Who it is, as far as can be read.
     fn metadata(self) -> raw::Metadata<'a> {
         let mut raw = raw::Anything::default();
-        match self {
-            // What is wrong with it was told; what came before that counts.
-            Self::Wire(Form::Protobuf(bytes)) => drop(protobuf::merge(&mut raw, bytes)),
-            _ => raw = self.typed().unwrap_or_default(),
-        }
+        // What is wrong with it was told; what came before that counts.
+        drop(self.fill(&mut raw));
         raw.metadata
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use foldhash::{HashMap, HashSet};
 use zw_model::{Hints, Topology};
 
-use super::raw::{self, Text};
+use super::raw;
 
 /// How many copies are kept at least before sweeping is worth it.
 const FEW: usize = 1024;
@@ -36,9 +36,9 @@ pub(super) fn shared_place(place: &Place<'_>) -> Arc<Topology> {
 /// Where an endpoint is, as its slice says it.
 #[derive(Debug, Default)]
 pub(super) struct Place<'a> {
-    pub(super) node: Option<Text<'a>>,
-    pub(super) zone: Option<Text<'a>>,
-    pub(super) hints: Option<raw::Hints<'a>>,
+    pub(super) node: Option<&'a str>,
+    pub(super) zone: Option<&'a str>,
+    pub(super) hints: Option<&'a raw::Hints<'a>>,
 }
 
 impl Place<'_> {
@@ -47,16 +47,14 @@ impl Place<'_> {
             let list = list.as_deref().unwrap_or_default();
             list.iter().map(|item| &*item.name).eq(known.iter().map(|name| &**name))
         };
-        let hinted = match (&self.hints, &known.hints) {
+        let hinted = match (self.hints, &known.hints) {
             (None, None) => true,
             (Some(raw), Some(known)) => {
                 listed(&raw.for_zones, &known.zones) && listed(&raw.for_nodes, &known.nodes)
             }
             _ => false,
         };
-        self.node.as_deref() == known.node.as_deref()
-            && self.zone.as_deref() == known.zone.as_deref()
-            && hinted
+        self.node == known.node.as_deref() && self.zone == known.zone.as_deref() && hinted
     }
 
     fn copy(&self) -> Arc<Topology> {
@@ -68,9 +66,9 @@ impl Place<'_> {
             nodes: listed(&hints.for_nodes),
         };
         Arc::new(Topology {
-            node: self.node.as_deref().map(shared),
-            zone: self.zone.as_deref().map(shared),
-            hints: self.hints.as_ref().map(hints),
+            node: self.node.map(shared),
+            zone: self.zone.map(shared),
+            hints: self.hints.map(hints),
         })
     }
 }
@@ -115,7 +113,7 @@ impl Default for Places {
 
 impl Places {
     fn shared(&mut self, place: &Place<'_>) -> Arc<Topology> {
-        let node = place.node.as_deref().unwrap_or_default();
+        let node = place.node.unwrap_or_default();
         if let Some(known) = self.at.get_mut(node) {
             if let Some(same) = known.iter().find(|known| place.is(known)) {
                 return same.clone();
@@ -149,13 +147,16 @@ mod tests {
     }
 
     fn at(node: &'static str) -> Place<'static> {
-        Place { node: Some(node.into()), zone: Some("zone-a".into()), hints: None }
+        Place { node: Some(node), zone: Some("zone-a"), hints: None }
     }
 
-    fn hinted(zone: &str) -> Place<'_> {
+    fn for_zone(zone: &str) -> raw::Hints<'_> {
         let for_zones = Some(vec![raw::Named { name: zone.into() }]);
-        let hints = Some(raw::Hints { for_zones, for_nodes: None });
-        Place { hints, ..at("node-1") }
+        raw::Hints { for_zones, for_nodes: None }
+    }
+
+    fn hinted<'a>(hints: &'a raw::Hints<'a>) -> Place<'a> {
+        Place { hints: Some(hints), ..at("node-1") }
     }
 
     #[test]
@@ -166,9 +167,10 @@ mod tests {
         assert!(Arc::ptr_eq(&shared_place(&at("node-1")), &shared_place(&at("node-1"))));
         assert_eq!(shared_place(&at("node-2")).node.as_deref(), Some("node-2"));
         let hints = Hints { zones: vec!["zone-b".into()], nodes: vec![] };
-        let elsewhere = shared_place(&hinted("zone-b"));
+        let for_b = for_zone("zone-b");
+        let elsewhere = shared_place(&hinted(&for_b));
         assert_eq!(*elsewhere, Topology { hints: Some(hints), ..place });
-        assert!(Arc::ptr_eq(&elsewhere, &shared_place(&hinted("zone-b"))));
+        assert!(Arc::ptr_eq(&elsewhere, &shared_place(&hinted(&for_b))));
         assert_eq!(*shared_place(&Place::default()), Topology::default());
     }
 
@@ -176,11 +178,13 @@ mod tests {
     fn a_node_with_endless_hints_costs_copies_and_no_endless_search() {
         let mut known = Places::default();
         let zones: Vec<String> = (0..100 * MOST_AT_A_NODE).map(|i| i.to_string()).collect();
-        let kept: Vec<_> = zones.iter().map(|zone| known.shared(&hinted(zone))).collect();
+        let kept: Vec<_> =
+            zones.iter().map(|zone| known.shared(&hinted(&for_zone(zone)))).collect();
         assert_eq!(known.at["node-1"].len(), MOST_AT_A_NODE);
         drop(kept);
-        let one = known.shared(&hinted("zone-c"));
-        assert!(Arc::ptr_eq(&one, &known.shared(&hinted("zone-c"))));
+        let for_c = for_zone("zone-c");
+        let one = known.shared(&hinted(&for_c));
+        assert!(Arc::ptr_eq(&one, &known.shared(&hinted(&for_c))));
     }
 
     #[test]
@@ -189,7 +193,7 @@ mod tests {
         let kept = (names.shared("kept"), places.shared(&at("kept")));
         for i in (0..100 * FEW).map(|i| i.to_string()) {
             names.shared(&i);
-            places.shared(&Place { node: Some(i.as_str().into()), ..Place::default() });
+            places.shared(&Place { node: Some(&i), ..Place::default() });
         }
         assert!(Arc::ptr_eq(&kept.0, &names.shared("kept")));
         assert!(Arc::ptr_eq(&kept.1, &places.shared(&at("kept"))));

@@ -21,13 +21,6 @@ pub(super) trait Message<'a>: Default {
     fn set(&mut self, number: u32, value: Value<'a>) -> Outcome;
 }
 
-/// Reads a whole message.
-pub(super) fn read<'a, M: Message<'a>>(bytes: &'a [u8]) -> Result<M, Problem> {
-    let mut message = M::default();
-    merge(&mut message, bytes)?;
-    Ok(message)
-}
-
 /// Reads into a message; what came before something that cannot be read is kept.
 pub(super) fn merge<'a, M: Message<'a>>(message: &mut M, bytes: &'a [u8]) -> Outcome {
     let mut fields = Fields::of(bytes);
@@ -107,10 +100,10 @@ fn optional<'a, M: Message<'a>>(slot: &mut Option<M>, name: &str, value: Value<'
 
 fn push<'a, M: Message<'a>>(slot: &mut Option<Vec<M>>, name: &str, value: Value<'a>) -> Outcome {
     let list = slot.get_or_insert_default();
-    let item = read(bytes(name, value, "a message")?)
-        .map_err(|problem| problem.within(&format!("{name}[{}]", list.len())))?;
-    list.push(item);
-    Ok(())
+    let index = list.len();
+    let item = list.push_mut(M::default());
+    merge(item, bytes(name, value, "a message")?)
+        .map_err(|problem| problem.within(&format!("{name}[{index}]")))
 }
 
 /// An entry of a map of texts.

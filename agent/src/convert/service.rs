@@ -26,7 +26,7 @@ enum Type {
     LoadBalancer,
 }
 
-pub(super) fn convert(raw: raw::Service<'_>, problems: &mut Problems) -> Result<Object, Problem> {
+pub(super) fn convert(raw: &raw::Service<'_>, problems: &mut Problems) -> Result<Object, Problem> {
     let id = identify(Kind::Service, &raw.metadata)?;
     let spec = &raw.spec;
     let another_proxys =
@@ -60,9 +60,9 @@ pub(super) fn convert(raw: raw::Service<'_>, problems: &mut Problems) -> Result<
         ),
         external_policy,
         affinity: affinity(spec, problems),
-        scheduler: scheduler(&raw, problems),
+        scheduler: scheduler(raw, problems),
         has_selector: spec.selector.is_some(),
-        external: external(&raw, kind, external_policy, &cluster_ips, problems),
+        external: external(raw, kind, external_policy, &cluster_ips, problems),
         division: division(&raw.metadata),
         cluster_ips,
     };

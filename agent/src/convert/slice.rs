@@ -11,7 +11,7 @@ use super::raw::{self, Labels};
 use super::{Body, Kind, Object, Problem, Problems, convert_port, identify};
 
 pub(super) fn convert(
-    raw: raw::EndpointSlice<'_>,
+    raw: &raw::EndpointSlice<'_>,
     problems: &mut Problems,
 ) -> Result<Object, Problem> {
     let id = identify(Kind::EndpointSlice, &raw.metadata)?;
@@ -47,15 +47,15 @@ pub(super) fn convert(
     };
 
     let mut ports: Vec<SlicePort> = Vec::new();
-    for (i, port) in raw.ports.unwrap_or_default().into_iter().enumerate() {
+    for (i, port) in raw.ports.iter().flatten().enumerate() {
         let field = || format!("ports[{i}]");
-        if let Some((name, protocol, port)) = convert_port(&port, field, problems) {
+        if let Some((name, protocol, port)) = convert_port(port, field, problems) {
             ports.push(SlicePort { name, protocol, port });
         }
     }
-    let raw_endpoints = raw.endpoints.unwrap_or_default();
+    let raw_endpoints = raw.endpoints.as_deref().unwrap_or_default();
     let mut endpoints = Vec::with_capacity(raw_endpoints.len());
-    for (i, endpoint) in raw_endpoints.into_iter().enumerate() {
+    for (i, endpoint) in raw_endpoints.iter().enumerate() {
         match convert_endpoint(endpoint, family) {
             Ok(endpoint) => endpoints.push(endpoint),
             Err(message) => problems.add(format!("endpoints[{i}].addresses[0]"), message),
@@ -83,22 +83,27 @@ fn trigger_time(text: &str) -> Option<SystemTime> {
     text.parse::<Timestamp>().ok().map(SystemTime::from)
 }
 
-fn convert_endpoint(raw: raw::Endpoint<'_>, family: Family) -> Result<SliceEndpoint, String> {
-    let addr = parse_address(&raw.addresses.unwrap_or_default().first.ok_or("missing")?)?;
+fn convert_endpoint(raw: &raw::Endpoint<'_>, family: Family) -> Result<SliceEndpoint, String> {
+    let first = raw.addresses.as_ref().and_then(|all| all.first.as_deref());
+    let addr = parse_address(first.ok_or("missing")?)?;
     if Family::of(addr) != family {
         return Err(format!("{addr} is not {family}, as the slice's addressType says"));
     }
     if !is_ordinary(addr) {
         return Err(format!("{addr} is not an address of one endpoint that nodes can reach"));
     }
-    let conditions = raw.conditions.unwrap_or_default();
-    let place = Place { node: raw.node_name, zone: raw.zone, hints: raw.hints };
+    let conditions = raw.conditions.as_ref();
+    let place = Place {
+        node: raw.node_name.as_deref(),
+        zone: raw.zone.as_deref(),
+        hints: raw.hints.as_ref(),
+    };
     Ok(SliceEndpoint {
         addr,
         conditions: Conditions::from_optional(
-            conditions.ready,
-            conditions.serving,
-            conditions.terminating,
+            conditions.and_then(|given| given.ready),
+            conditions.and_then(|given| given.serving),
+            conditions.and_then(|given| given.terminating),
         ),
         topology: shared_place(&place),
     })
