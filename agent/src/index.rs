@@ -5,7 +5,7 @@
 //! of what a watch brings.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
+use std::slice;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -52,6 +52,21 @@ impl Entry {
     /// Where a slice is, or where it belongs.
     fn find(&self, key: &SliceKey) -> Result<usize, usize> {
         self.slices.binary_search_by(|slice| slice.key.cmp(key))
+    }
+}
+
+/// A Service that is known, with its slices.
+#[derive(Debug, Clone)]
+pub(crate) struct Known<'a> {
+    pub(crate) key: &'a ServiceKey,
+    pub(crate) service: &'a Service,
+    pub(crate) slices: slice::Iter<'a, Slice>,
+}
+
+impl<'a> Known<'a> {
+    fn of((key, entry): (&'a ServiceKey, &'a Entry)) -> Option<Self> {
+        let service = entry.service.as_deref()?;
+        Some(Self { key, service, slices: entry.slices.iter() })
     }
 }
 
@@ -226,32 +241,27 @@ impl Index {
         &self,
         key: &ServiceKey,
     ) -> Option<(&Service, impl Iterator<Item = &Slice> + Clone)> {
-        let entry = self.services.get(key)?;
-        Some((entry.service.as_deref()?, entry.slices.iter()))
+        self.known(key).map(|known| (known.service, known.slices))
     }
 
-    /// Every Service that is known, with its slices.
-    pub(crate) fn services(
-        &self,
-    ) -> impl Iterator<Item = (&ServiceKey, &Service, impl Iterator<Item = &Slice> + Clone)> {
-        self.services.iter().filter_map(|(key, entry)| {
-            let service = entry.service.as_deref()?;
-            Some((key, service, entry.slices.iter()))
-        })
+    /// The same, with its key.
+    pub(crate) fn known(&self, key: &ServiceKey) -> Option<Known<'_>> {
+        self.services.get_key_value(key).and_then(Known::of)
+    }
+
+    /// Every Service that is known, by name.
+    pub(crate) fn services(&self) -> impl Iterator<Item = Known<'_>> {
+        self.services.iter().filter_map(Known::of)
+    }
+
+    /// The same from one on.
+    pub(crate) fn services_from(&self, from: ServiceKey) -> impl Iterator<Item = Known<'_>> {
+        self.services.range(from..).filter_map(Known::of)
     }
 
     /// Every Service that is known.
     pub(crate) fn service_keys(&self) -> impl Iterator<Item = &ServiceKey> {
-        self.services.iter().filter(|(_, entry)| entry.service.is_some()).map(|(key, _)| key)
-    }
-
-    /// The same from somewhere on.
-    pub(crate) fn service_keys_from(
-        &self,
-        from: Bound<&ServiceKey>,
-    ) -> impl Iterator<Item = &ServiceKey> {
-        let rest = self.services.range::<ServiceKey, _>((from, Bound::Unbounded));
-        rest.filter(|(_, entry)| entry.service.is_some()).map(|(key, _)| key)
+        self.services().map(|known| known.key)
     }
 
     /// This node.

@@ -260,10 +260,12 @@ impl Engine {
             }
         };
         // What the kernel had no memory for must not grow with every try.
+        let starting = self.is_starting();
         if sent {
-            keys.extend(self.waiting.take());
+            keys.extend(self.waiting.take(&self.index).into_iter().map(|known| known.key.clone()));
         }
-        if keys.is_empty() && around.is_none() && self.unsent.is_empty() {
+        // A start ends like any sync, also if the last of its Services are gone.
+        if keys.is_empty() && around.is_none() && self.unsent.is_empty() && !starting {
             return Ok(None);
         }
         self.sync_changed(keys, around).await.map(Some)

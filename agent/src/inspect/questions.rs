@@ -3,7 +3,6 @@
 //! sync for long.
 
 use std::net::{IpAddr, SocketAddr};
-use std::ops::Bound;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -13,7 +12,7 @@ use zw_plan::{At, Balance, Desired, Frontend, PlanConfig, Pods, Slots};
 
 use super::manifest;
 use crate::around::Around;
-use crate::index::Index;
+use crate::index::{Index, Known};
 
 /// How many questions may wait.
 const WAITING: usize = 16;
@@ -83,31 +82,31 @@ impl Question {
 
 fn page(which: &Which, index: &Index, desired: &Desired, around: &Around) -> Page {
     let mut page = Page { head: head(index, around), ..Page::default() };
-    let from = match which {
+    let after = match which {
         Which::Only(key) => {
             let contested = desired.contested(key).into_iter().map(|contested| contested.owner);
             let mut keys: Vec<ServiceKey> = contested.chain([key.clone()]).collect();
             keys.sort();
             keys.dedup();
-            page.lines = keys.iter().filter_map(|key| line(key, index, desired)).collect();
+            let known = keys.iter().filter_map(|key| index.known(key));
+            page.lines = known.map(|known| line(known, desired)).collect();
             return page;
         }
-        Which::All => Bound::Unbounded,
-        Which::After(key) => Bound::Excluded(key),
+        Which::All => None,
+        Which::After(key) => Some(key),
     };
     let mut room = MOST_ENDPOINTS;
     let mut last = None;
-    for key in index.service_keys_from(from) {
-        let endpoints = index
-            .service(key)
-            .map_or(0, |(_, slices)| slices.map(|slice| slice.endpoints.len()).sum::<usize>());
+    let from = after.cloned().unwrap_or_default();
+    for known in index.services_from(from).filter(|known| Some(known.key) != after) {
+        let endpoints = known.slices.clone().map(|slice| slice.endpoints.len()).sum::<usize>();
         if page.lines.len() >= MOST_SERVICES || (endpoints > room && !page.lines.is_empty()) {
             page.next = last.map(Which::After);
             return page;
         }
         room = room.saturating_sub(endpoints);
-        page.lines.extend(line(key, index, desired));
-        last = Some(key.clone());
+        last = Some(known.key.clone());
+        page.lines.push(line(known, desired));
     }
     page
 }
@@ -160,8 +159,8 @@ impl HeldSlots {
     }
 }
 
-fn line(key: &ServiceKey, index: &Index, desired: &Desired) -> Option<String> {
-    let (service, slices) = index.service(key)?;
+fn line(known: Known<'_>, desired: &Desired) -> String {
+    let Known { key, service, slices } = known;
     let rules = desired.service(key).into_iter().flat_map(|rules| &rules.ports);
     let slots: Vec<HeldSlots> = rules
         .map(|port| HeldSlots::new(&port.frontend, desired.slots(key, &port.frontend)))
@@ -171,7 +170,7 @@ fn line(key: &ServiceKey, index: &Index, desired: &Desired) -> Option<String> {
         "slices": slices.map(manifest::slice).collect::<Vec<_>>(),
         "slots": slots,
     });
-    Some(line.to_string())
+    line.to_string()
 }
 
 /// What rules depend on besides Services, as it travels.

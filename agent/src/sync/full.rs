@@ -5,11 +5,13 @@ use std::time::Instant;
 
 use tracing::{debug, warn};
 use zw_dataplane::{Reaction, WriteError};
+use zw_model::ServiceKey;
 use zw_plan::{Changes, Desired, Drift, Expected, bring_to};
 
 use super::order::Waiting;
 use super::write::MOST_REFUSALS;
 use super::{Engine, Report};
+use crate::index::Known;
 
 /// How often a full sync that somebody else's change overtook is begun again at once.
 const ATTEMPTS: usize = 5;
@@ -39,30 +41,34 @@ impl Engine {
         self.refused_addresses.clear();
         self.refused_reals.clear();
         let started = Instant::now();
-        let read = self.on_kernel(|kernel| kernel.read_back()).await??;
-        report.did.read = started.elapsed();
-
-        let started = Instant::now();
-        let slots = read.actual.slots();
+        // Meanwhile it is counted what there is.
+        let reading = self.submit(|kernel| kernel.read_back())?;
+        let mut expected = Expected::default();
+        let counted = self.index.services().inspect(|Known { service, slices, .. }| {
+            expected.count(service, slices.clone());
+        });
+        let waiting = Waiting::all(counted);
         for (key, rules) in self.desired.services() {
             self.unattended.0.insert(key.clone());
             self.unattended.1.note(rules);
         }
+        let read = self.told(reading).await??;
+        self.waiting = waiting;
+        report.did.read = started.elapsed();
+
+        let started = Instant::now();
+        let slots = read.actual.slots();
         let mut desired = Desired::new(self.around.plan.clone(), self.around.surroundings.clone());
+        desired.expect(expected);
         // Where there is nothing, the most important comes first and the rest after it.
         let nothing = read.actual.tables.is_empty() && read.actual.ipvs.servers.is_empty();
-        let mut expected = Expected::default();
-        let counted = self.index.services().inspect(|(_, service, slices)| {
-            expected.count(service, slices.clone());
-        });
-        self.waiting = Waiting::all(counted);
-        let now = if nothing { self.waiting.take() } else { self.waiting.take_all() };
+        let take = if nothing { Waiting::take } else { Waiting::take_all };
+        let now = take(&mut self.waiting, &self.index);
+        let previous = |frontend: &_| slots.get(frontend).cloned().unwrap_or_default();
+        let plan = |known: Known<'_>| (known.key.clone(), self.plan(known, previous));
+        desired.load(now.iter().cloned().map(plan));
+        let now: Vec<ServiceKey> = now.into_iter().map(|known| known.key.clone()).collect();
         report.services = now.len();
-        desired.expect(expected);
-        desired.load(now.iter().map(|key| {
-            let previous = |frontend: &_| slots.get(frontend).cloned().unwrap_or_default();
-            (key.clone(), self.plan(key, previous))
-        }));
         desired.keep_idle(&read.actual);
         self.desired = desired;
         self.report_contested(now.iter());

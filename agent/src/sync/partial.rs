@@ -10,6 +10,7 @@ use zw_plan::{Contested, Frontend, ServiceRules, Slots, Surroundings, plan_servi
 
 use super::{Engine, Planned, Report};
 use crate::events::Reason;
+use crate::index::Known;
 
 impl Engine {
     pub(super) async fn sync_changed(
@@ -18,7 +19,7 @@ impl Engine {
         around: Option<Surroundings>,
     ) -> Result<Report, WriteError> {
         let started = Instant::now();
-        let mut planned = self.plan_changed(keys.into_iter().collect());
+        let mut planned = self.plan_changed(keys);
         if let Some(around) = around {
             planned.changes = planned.changes.then(self.desired.surround(around));
         }
@@ -44,19 +45,31 @@ impl Engine {
     pub(super) fn plan_ahead(&mut self) {
         let something_new = self.look_around || self.index.is_changed();
         if self.ahead.is_none() && !self.waiting.is_empty() && !something_new {
-            let keys = self.waiting.take();
-            self.ahead = Some(self.plan_changed(keys));
+            let next = self.waiting.take(&self.index).into_iter();
+            let updates = next.map(|known| (known.key.clone(), self.plan_anew(known))).collect();
+            self.ahead = Some(self.update(updates));
         }
     }
 
     /// Each key once.
-    fn plan_changed(&mut self, keys: Vec<ServiceKey>) -> Planned {
-        let mut updates: Vec<(ServiceKey, Option<ServiceRules>)> = Vec::with_capacity(keys.len());
-        for key in &keys {
-            let held = self.desired.service(key);
-            let slots = |frontend: &_| held.map(|rules| rules.slots(frontend)).unwrap_or_default();
-            updates.push((key.clone(), self.plan(key, slots)));
-            held.into_iter().for_each(|rules| self.unattended.1.note(rules));
+    fn plan_changed(&mut self, keys: BTreeSet<ServiceKey>) -> Planned {
+        let plan = |key| {
+            let rules = self.index.known(&key).and_then(|known| self.plan_anew(known));
+            (key, rules)
+        };
+        let updates = keys.into_iter().map(plan).collect();
+        self.update(updates)
+    }
+
+    fn plan_anew(&self, known: Known<'_>) -> Option<ServiceRules> {
+        let held = self.desired.service(known.key);
+        self.plan(known, |frontend| held.map(|rules| rules.slots(frontend)).unwrap_or_default())
+    }
+
+    fn update(&mut self, updates: Vec<(ServiceKey, Option<ServiceRules>)>) -> Planned {
+        let keys: Vec<ServiceKey> = updates.iter().map(|(key, _)| key.clone()).collect();
+        for rules in keys.iter().filter_map(|key| self.desired.service(key)) {
+            self.unattended.1.note(rules);
         }
         let changes = self.desired.update(updates);
         self.report_contested(keys.iter());
@@ -76,14 +89,12 @@ impl Engine {
     /// A Service's rules; none while it is set aside.
     pub(super) fn plan(
         &self,
-        key: &ServiceKey,
+        known: Known<'_>,
         previous: impl Fn(&Frontend) -> Slots,
     ) -> Option<ServiceRules> {
-        let (service, slices) = self.index.service(key)?;
-        if self.status.is_set_aside(key) {
-            return None;
-        }
-        Some(plan_service(service, slices, self.index.node(), previous))
+        let Known { key, service, slices } = known;
+        let is_set_aside = self.status.is_set_aside(key);
+        (!is_set_aside).then(|| plan_service(service, slices, self.index.node(), previous))
     }
 
     /// Two Services may claim one address and port only by somebody's mistake: it is told with every

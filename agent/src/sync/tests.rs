@@ -134,9 +134,9 @@ impl Lab {
     fn check(&self) {
         let mut fresh =
             Desired::new(self.engine.around.plan.clone(), self.engine.around.surroundings.clone());
-        fresh.load(self.engine.index.service_keys().map(|key| {
-            let slots = |frontend: &_| self.engine.desired.slots(key, frontend);
-            (key.clone(), self.engine.plan(key, slots))
+        fresh.load(self.engine.index.services().map(|known| {
+            let slots = |frontend: &_| self.engine.desired.slots(known.key, frontend);
+            (known.key.clone(), self.engine.plan(known.clone(), slots))
         }));
         for family in Family::BOTH {
             let (is, want) = (self.memory.table(family), Table::of(&fresh, family).unwrap());

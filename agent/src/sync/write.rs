@@ -203,7 +203,8 @@ impl Engine {
         self.told(told).await
     }
 
-    fn submit<T: Send + 'static>(
+    /// The same, whose end [`Engine::told`] waits for.
+    pub(super) fn submit<T: Send + 'static>(
         &self,
         job: impl FnOnce(&mut dyn Tables) -> T + Send + 'static,
     ) -> Result<oneshot::Receiver<T>, WriteError> {
@@ -217,7 +218,7 @@ impl Engine {
 
     /// What came of a job. That one takes too long is told, and whoever asks for our health hears of it
     /// until it is done.
-    async fn told<T>(&self, mut told: oneshot::Receiver<T>) -> Result<T, WriteError> {
+    pub(super) async fn told<T>(&self, mut told: oneshot::Receiver<T>) -> Result<T, WriteError> {
         let started = Instant::now();
         let mut stuck = false;
         self.status.kernel_asked(true);

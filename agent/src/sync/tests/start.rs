@@ -122,3 +122,21 @@ async fn what_the_kernel_has_no_memory_for_does_not_grow_with_every_try() {
     lab.quiet().await;
     lab.check();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_start_ends_though_the_last_services_that_waited_are_gone() {
+    let mut lab = many();
+    lab.engine.sync().await.unwrap();
+    // What failed goes alone, with what changed: the Services that wait are not looked at.
+    lab.script().faults.push_back(Fault::Refused(12));
+    lab.engine.sync().await.unwrap_err();
+    let waiting: Vec<u8> = (2..10).chain(13..17).collect();
+    waiting.iter().for_each(|n| lab.delete(*n));
+    lab.engine.sync().await.unwrap();
+    assert!(!lab.engine.waiting.is_empty() && !lab.engine.index.is_changed());
+    lab.quiet().await;
+    assert_eq!(lab.engine.status.blockers(), [""; 0]);
+    assert!(lab.engine.unattended.0.is_empty(), "the attendants know");
+    assert!((0..17).all(|n| lab.has(n) != waiting.contains(&n)));
+    lab.check();
+}
