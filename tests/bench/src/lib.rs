@@ -7,6 +7,7 @@
 
 mod args;
 mod bare;
+mod calm;
 mod changes;
 mod cluster;
 mod connections;

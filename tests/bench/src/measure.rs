@@ -1,6 +1,7 @@
 //! One proxy on one node, from its start to its end: everything but connections.
 
 use crate::bare::Copied;
+use crate::calm::calm;
 use crate::changes::{single, sustained};
 use crate::cluster::Cluster;
 use crate::kernel::rest;
@@ -33,6 +34,7 @@ pub(crate) fn measure(
     let node = Node::new(Some(cluster));
 
     progress.step(&format!("{who}, start"));
+    calm(cluster);
     let mut running = proxy.start(cluster, &node);
     node.wait_for_answers(&sample, || running.program.assert_runs());
     let cold_start_seconds = running.started.elapsed().as_secs_f64();
@@ -65,6 +67,7 @@ pub(crate) fn measure(
     }
 
     progress.step(&format!("{who}, restart"));
+    calm(cluster);
     let before = rest(node.namespace());
     let mut running = proxy.start(cluster, &node);
     let restart_seconds = running.first_sync().after_start;
