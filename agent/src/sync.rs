@@ -20,9 +20,10 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use foldhash::HashSet;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::{info, warn};
-use zw_dataplane::{WhyUnserved, WriteError, Writer};
+use zw_dataplane::{ReadBack, WhyUnserved, WriteError, Writer};
 use zw_model::ServiceKey;
 use zw_plan::{Changes, Desired, Drift, Surroundings, VirtualKey};
 
@@ -55,6 +56,8 @@ pub(crate) struct Engine {
     commits: Commits,
     /// The kernel's state is unknown.
     in_doubt: bool,
+    /// It is being read, or was read some time ago.
+    read_ahead: Option<oneshot::Receiver<Result<ReadBack, WriteError>>>,
     /// Something may have happened to the table that was not told: how often that is still looked into.
     unsure: Option<u32>,
     /// What somebody else did to the table and is not put right yet.
@@ -120,6 +123,7 @@ impl Engine {
             commits: Commits::default(),
             triggered: BTreeMap::new(),
             in_doubt: true,
+            read_ahead: None,
             unsure: None,
             drift: Drift::default(),
             repairs: Pace::new(now),
@@ -136,6 +140,13 @@ impl Engine {
             spent: None,
             look_around: true,
         }
+    }
+
+    /// Reads the kernel back while it is still being listed what should be there. If anybody commits
+    /// something before it is needed, it is read again.
+    pub(crate) fn read_ahead(&mut self) -> Result<(), WriteError> {
+        self.read_ahead = Some(self.submit(|kernel| kernel.read_back())?);
+        Ok(())
     }
 
     /// The objects; changes take effect at the next sync.

@@ -247,6 +247,10 @@ impl Tables for Kernel {
         Ok(read)
     }
 
+    fn is_still(&mut self, read: &ReadBack) -> bool {
+        read.generation.is_some() && self.generation().ok() == read.generation
+    }
+
     fn elements(&mut self, at: &[Place]) -> Result<Vec<Option<Element>>, WriteError> {
         at.iter()
             .map(|(family, set, key)| {

@@ -68,6 +68,10 @@ impl<T: Tables> Tables for Faulty<T> {
         self.tables.read_back()
     }
 
+    fn is_still(&mut self, read: &ReadBack) -> bool {
+        self.tables.is_still(read)
+    }
+
     fn elements(&mut self, at: &[Place]) -> Result<Vec<Option<Element>>, WriteError> {
         lock(&self.script).look_ups += 1;
         self.tables.elements(at)
@@ -184,6 +188,10 @@ impl Tables for Memory {
         let tables = there.map(|table| (table.family, table.read_back())).collect();
         let ipvs = lock(&self.ipvs).clone();
         Ok(ReadBack { actual: Actual { tables, ipvs }, generation: Some(state.1) })
+    }
+
+    fn is_still(&mut self, read: &ReadBack) -> bool {
+        read.generation == Some(lock(&self.state).1)
     }
 
     fn elements(&mut self, at: &[Place]) -> Result<Vec<Option<Element>>, WriteError> {

@@ -20,6 +20,9 @@ pub trait Tables {
     /// Reads our tables: names, fingerprints and elements, all of one generation.
     fn read_back(&mut self) -> Result<ReadBack, WriteError>;
 
+    /// Nobody has committed anything, to whatever table, since this was read.
+    fn is_still(&mut self, read: &ReadBack) -> bool;
+
     /// Single elements as they are, in this order. Not of sets of ranges, which have none by a key.
     fn elements(&mut self, at: &[Place]) -> Result<Vec<Option<Element>>, WriteError>;
 

@@ -112,7 +112,9 @@ pub(crate) fn run(args: RunArgs, out: &mut dyn Write) -> anyhow::Result<()> {
         let tables = (!args.once).then(|| TableWatch::start(kernel.table())).transpose();
         let tables = tables.map_err(with_advice)?;
         let writer = Writer::start(kernel)?;
-        let engine = Engine::new(index, config.clone(), local, attendants, writer, status.clone());
+        let mut engine =
+            Engine::new(index, config.clone(), local, attendants, writer, status.clone());
+        engine.read_ahead()?;
         let mut agent = Agent { source, engine, status };
         let Some(tables) = tables else { return agent.once().await };
         make_settings(&config, &agent.status);

@@ -325,6 +325,9 @@ async fn a_kernel_that_does_not_answer_is_told_until_it_does() {
         fn read_back(&mut self) -> Result<ReadBack, WriteError> {
             self.1.read_back()
         }
+        fn is_still(&mut self, read: &ReadBack) -> bool {
+            self.1.is_still(read)
+        }
         fn elements(&mut self, at: &[Place]) -> Result<Vec<Option<Element>>, WriteError> {
             self.1.elements(at)
         }

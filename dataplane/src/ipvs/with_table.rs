@@ -44,6 +44,11 @@ impl Tables for WithIpvs {
         Ok(read)
     }
 
+    /// IPVS numbers no generations, but is read in no time.
+    fn is_still(&mut self, read: &ReadBack) -> bool {
+        self.table.is_still(read) && self.ipvs.read().is_ok_and(|ipvs| ipvs == read.actual.ipvs)
+    }
+
     /// IPVS changes in part before the table and in part after it; see [`zw_plan::Drains`]. If the table
     /// refuses, what came before stays, which serves nobody or as before, until the next commit.
     fn commit(

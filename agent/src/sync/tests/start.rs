@@ -140,3 +140,25 @@ async fn a_start_ends_though_the_last_services_that_waited_are_gone() {
     assert!((0..17).all(|n| lab.has(n) != waiting.contains(&n)));
     lab.check();
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_was_read_while_lists_came_counts_unless_anybody_was_faster() {
+    for meddled in [false, true] {
+        let mut lab = Lab::settled(3).await;
+        let mut after = engine(Faulty::new(lab.memory.clone(), lab.script.clone()));
+        after.read_ahead().unwrap();
+        // Once this is done, so is that.
+        after.on_kernel(|_| ()).await.unwrap();
+        if meddled {
+            lab.memory.meddle(Family::V4, |table| {
+                table.elements.get_mut(&SetName::Services).unwrap().remove(&key(1, 80)).unwrap();
+            });
+        }
+        std::mem::swap(&mut lab.engine, &mut after);
+        (0..3).for_each(|n| lab.apply(n, 3));
+        lab.quiet().await;
+        assert_eq!(lab.script().reads, if meddled { 2 } else { 1 });
+        assert!(lab.has(1));
+        lab.check();
+    }
+}
