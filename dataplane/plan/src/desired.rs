@@ -75,8 +75,9 @@ impl Desired {
     /// So much is to come. Sets that are made from now on are made for so many elements.
     pub fn expect(&mut self, expected: Expected) {
         self.services.reserve(expected.services);
-        self.claims.reserve(expected.both(SetName::Services));
-        self.shared.reserve(expected.both(SetName::ClusterIps));
+        let (frontends, cluster_ips) = expected.both();
+        self.claims.reserve(frontends);
+        self.shared.reserve(cluster_ips);
         self.expected = expected;
     }
 

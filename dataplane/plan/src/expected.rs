@@ -4,8 +4,6 @@
 //! it again and again. But it takes no more elements than that, unless it is told another size later, so
 //! the writer leaves the size out where the kernel cannot be told (before Linux 6.5).
 
-use std::collections::BTreeMap;
-
 use zw_model::{Family, Service, Slice};
 
 use crate::sets::SetName;
@@ -17,7 +15,16 @@ const LEAST: u32 = 1024;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Expected {
     pub(crate) services: usize,
-    elements: BTreeMap<(Family, SetName), u32>,
+    v4: Elements,
+    v6: Elements,
+}
+
+/// Of one family, in the sets that grow with the cluster.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Elements {
+    services: usize,
+    endpoints: usize,
+    cluster_ips: usize,
 }
 
 impl Expected {
@@ -31,7 +38,7 @@ impl Expected {
         let external = service.external.as_deref();
         let external =
             external.into_iter().flat_map(|all| all.load_balancer_ips.iter().chain(&all.ips));
-        for family in Family::BOTH {
+        for (family, elements) in [(Family::V4, &mut self.v4), (Family::V6, &mut self.v6)] {
             if service.cluster_ip(family).is_none() {
                 continue;
             }
@@ -39,28 +46,31 @@ impl Expected {
             let frontends = service.ports.len() * (1 + of_family.count());
             let slices = slices.clone().into_iter().filter(|slice| slice.family == family);
             let endpoints: usize = slices.map(|slice| slice.endpoints.len()).sum();
-            for (set, elements) in [
-                (SetName::Services, frontends),
-                (SetName::Endpoints, frontends * endpoints),
-                (SetName::ClusterIps, 1),
-            ] {
-                let known = self.elements.entry((family, set)).or_default();
-                *known = known.saturating_add(u32::try_from(elements).unwrap_or(u32::MAX));
-            }
+            elements.services += frontends;
+            elements.endpoints += frontends * endpoints;
+            elements.cluster_ips += 1;
         }
     }
 
-    /// How many there will be in both families.
-    pub(crate) fn both(&self, set: SetName) -> usize {
-        let each = Family::BOTH.map(|family| self.elements.get(&(family, set)).copied());
-        each.into_iter().flatten().map(|elements| elements as usize).sum()
+    /// How many frontends and cluster IPs there will be in both families.
+    pub(crate) fn both(&self) -> (usize, usize) {
+        let Self { v4, v6, .. } = self;
+        (v4.services + v6.services, v4.cluster_ips + v6.cluster_ips)
     }
 
     /// What the kernel is told: half as many again, for a cluster grows. Nothing for other sets.
     pub(crate) fn size(&self, family: Family, set: SetName) -> Option<u32> {
-        let grows = [SetName::Services, SetName::Endpoints, SetName::ClusterIps].contains(&set);
-        let elements = self.elements.get(&(family, set)).copied().unwrap_or_default();
-        let size = elements.saturating_add(elements / 2).max(LEAST);
-        (grows && *self != Self::default()).then_some(size)
+        let of_family = match family {
+            Family::V4 => &self.v4,
+            Family::V6 => &self.v6,
+        };
+        let elements = match set {
+            SetName::Services => of_family.services,
+            SetName::Endpoints => of_family.endpoints,
+            SetName::ClusterIps => of_family.cluster_ips,
+            _ => return None,
+        };
+        let size = u32::try_from(elements + elements / 2).unwrap_or(u32::MAX).max(LEAST);
+        (self.services > 0).then_some(size)
     }
 }
