@@ -23,7 +23,7 @@ use foldhash::HashSet;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::{info, warn};
-use zw_dataplane::{ReadBack, WhyUnserved, WriteError, Writer};
+use zw_dataplane::{Encoded, ReadBack, WhyUnserved, WriteError, Writer};
 use zw_model::ServiceKey;
 use zw_plan::{Changes, Desired, Drift, Surroundings, VirtualKey};
 
@@ -94,6 +94,8 @@ pub(crate) struct Engine {
 struct Planned {
     services: usize,
     changes: Changes,
+    /// If that was done ahead.
+    encoded: Option<Encoded>,
 }
 
 impl Engine {

@@ -21,7 +21,7 @@ use zw_plan::{Actual, Changes, Data, Element, Place, TABLE};
 use crate::error::WriteError;
 use crate::ipvs::{RefusedReal, Unserved};
 use crate::nft::decode;
-use crate::nft::encode::{describe, encode, encode_sweep};
+use crate::nft::encode::{Encoded, describe, encode, encode_sweep};
 use crate::nft::family as netlink_family;
 use crate::writer::Tables;
 pub use kube_proxy::KubeProxyLeftovers;
@@ -145,12 +145,21 @@ impl Kernel {
         changes: &Changes,
         generation: Option<u32>,
     ) -> Result<Committed, WriteError> {
+        self.commit_as(changes, None, generation)
+    }
+
+    fn commit_as(
+        &mut self,
+        changes: &Changes,
+        encoded: Option<Encoded>,
+        generation: Option<u32>,
+    ) -> Result<Committed, WriteError> {
         if changes.is_empty() {
             return Ok(Committed::default());
         }
         let large = self.watched.is_some() && changes.element_operations() >= LARGE;
         let paused = if large { self.pause() } else { None };
-        let outcome = self.try_commit(changes, generation);
+        let outcome = self.try_commit(changes, encoded, generation);
         if let Some(before) = paused {
             self.overlooked |= self.resume(before)?;
         }
@@ -161,11 +170,12 @@ impl Kernel {
     fn try_commit(
         &mut self,
         changes: &Changes,
+        encoded: Option<Encoded>,
         generation: Option<u32>,
     ) -> Result<Committed, WriteError> {
         let makes_sets = changes.tables.values().any(|table| !table.add_sets.is_empty());
         let sizes = makes_sets && self.sizes(generation.is_none());
-        let mut batch = encode(changes, sizes);
+        let mut batch = encoded.map_or_else(|| encode(changes, sizes), |Encoded(batch)| batch);
         self.forget_counts(changes, &mut batch);
         let mut left = self.forget(changes, &mut batch).unread;
         if let Some(generation) = generation {
@@ -270,6 +280,14 @@ impl Tables for Kernel {
         generation: Option<u32>,
     ) -> Result<Committed, WriteError> {
         self.commit(changes, generation)
+    }
+
+    fn commit_encoded(
+        &mut self,
+        changes: &Changes,
+        encoded: Encoded,
+    ) -> Result<Committed, WriteError> {
+        self.commit_as(changes, Some(encoded), None)
     }
 }
 

@@ -27,6 +27,7 @@ pub use ipvs::{
 };
 pub use kernel::{Committed, Kernel, KubeProxyLeftovers, ReadBack};
 pub use live::{LiveTrace, TraceEvent, TraceKind, TraceVerdict};
+pub use nft::encode::Encoded;
 pub use probe::{Capability, probe};
 pub use watch::TableWatch;
 pub use writer::{Tables, Writer};

@@ -14,6 +14,7 @@ use zw_plan::{
 use crate::error::WriteError;
 use crate::ipvs::{RefusedReal, Unserved, WhyUnserved};
 use crate::kernel::{Committed, ReadBack};
+use crate::nft::encode::Encoded;
 use crate::writer::Tables;
 
 const EEXIST: i32 = 17;
@@ -102,6 +103,15 @@ impl<T: Tables> Tables for Faulty<T> {
         let committed = self.tables.commit(changes, generation)?;
         lock(&self.script).landed.push(changes.element_operations());
         if fault == Some(Fault::Lost { landed: true }) { Err(lost()) } else { Ok(committed) }
+    }
+
+    fn commit_encoded(
+        &mut self,
+        changes: &Changes,
+        encoded: Encoded,
+    ) -> Result<Committed, WriteError> {
+        assert!(Encoded::of(changes) == Some(encoded), "these are others than were encoded");
+        self.commit(changes, None)
     }
 }
 

@@ -10,6 +10,7 @@ use zw_plan::{Changes, Element, Place};
 
 use crate::error::WriteError;
 use crate::kernel::{Committed, ReadBack};
+use crate::nft::encode::Encoded;
 
 /// How many jobs may wait. The sync loop sends one and waits for it, so this never fills.
 const WAITING: usize = 4;
@@ -34,6 +35,11 @@ pub trait Tables {
         changes: &Changes,
         generation: Option<u32>,
     ) -> Result<Committed, WriteError>;
+
+    /// The same with changes that were encoded beforehand, and have not changed since.
+    fn commit_encoded(&mut self, changes: &Changes, _: Encoded) -> Result<Committed, WriteError> {
+        self.commit(changes, None)
+    }
 
     /// Lets real servers of IPVS go that have no connections left; says whether any are still leaving.
     fn drain(&mut self) -> Result<bool, WriteError> {

@@ -82,7 +82,7 @@ impl Engine {
         let mut changes = bring_to(&self.desired, &read.actual);
         report.did.plan = started.elapsed();
         for _ in 0..MOST_REFUSALS {
-            let (_, outcome) = self.commit(changes, read.generation, &mut report).await?;
+            let (_, outcome) = self.commit(changes, None, read.generation, &mut report).await?;
             let Err(error) = outcome else {
                 // Off this path: 250,000 elements take a while to free.
                 tokio::task::spawn_blocking(move || drop((slots, read.actual)));

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use tracing::warn;
-use zw_dataplane::WriteError;
+use zw_dataplane::{Encoded, WriteError};
 use zw_model::ServiceKey;
 use zw_plan::{Contested, Frontend, ServiceRules, Slots, Surroundings, plan_service};
 
@@ -33,8 +33,9 @@ impl Engine {
     pub(super) async fn sync_planned(&mut self, planned: Planned) -> Result<Report, WriteError> {
         let again = !self.is_sent();
         let mut report = Report { services: planned.services, again, ..Report::default() };
+        let encoded = planned.encoded.filter(|_| self.unsent.is_empty());
         let changes = std::mem::take(&mut self.unsent).then(planned.changes);
-        self.write(changes, &mut report).await?;
+        self.write(changes, encoded, &mut report).await?;
         report.did.repaired |= std::mem::take(&mut self.mending);
         self.attend();
         Ok(report)
@@ -47,7 +48,9 @@ impl Engine {
         if self.ahead.is_none() && !self.waiting.is_empty() && !something_new {
             let next = self.waiting.take(&self.index).into_iter();
             let updates = next.map(|known| (known.key.clone(), self.plan_anew(known))).collect();
-            self.ahead = Some(self.update(updates));
+            let planned = self.update(updates);
+            let encoded = Encoded::of(&planned.changes);
+            self.ahead = Some(Planned { encoded, ..planned });
         }
     }
 
@@ -75,7 +78,7 @@ impl Engine {
         self.report_contested(keys.iter());
         let services = keys.len();
         self.unattended.0.extend(keys);
-        Planned { services, changes }
+        Planned { services, changes, encoded: None }
     }
 
     /// Tells the attendants what is in the kernel now, once all of it is.

@@ -33,7 +33,7 @@ impl Engine {
         }
         self.repairs.spend(tokio::time::Instant::now());
         warn!(touched = %drift, by = ?drift.by, "changed by somebody else, to be put right");
-        self.write(changes, &mut report).await?;
+        self.write(changes, None, &mut report).await?;
         report.did.repaired = true;
         Ok(Some(report))
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 use tracing::{error, info, warn};
-use zw_dataplane::{Committed, Reaction, Tables, WriteError};
+use zw_dataplane::{Committed, Encoded, Reaction, Tables, WriteError};
 use zw_plan::Changes;
 
 use super::{Engine, Report, UNSURE};
@@ -27,12 +27,13 @@ impl Engine {
     pub(super) async fn write(
         &mut self,
         mut changes: Changes,
+        mut encoded: Option<Encoded>,
         report: &mut Report,
     ) -> Result<(), WriteError> {
         let mut looked_up = false;
         for _ in 0..MOST_REFUSALS {
             let outcome;
-            (changes, outcome) = self.commit(changes, None, report).await?;
+            (changes, outcome) = self.commit(changes, encoded.take(), None, report).await?;
             let Err(error) = outcome else { return Ok(()) };
             if let Some(planned) = self.ahead.take() {
                 // It relies on this.
@@ -113,6 +114,7 @@ impl Engine {
     pub(super) async fn commit(
         &mut self,
         changes: Changes,
+        encoded: Option<Encoded>,
         generation: Option<u32>,
         report: &mut Report,
     ) -> Result<(Changes, Result<(), WriteError>), WriteError> {
@@ -123,7 +125,10 @@ impl Engine {
             Some(outcome) => (changes, outcome),
             None => {
                 let committing = self.submit(move |kernel| {
-                    let outcome = kernel.commit(&changes, generation);
+                    let outcome = match encoded {
+                        Some(encoded) => kernel.commit_encoded(&changes, encoded),
+                        None => kernel.commit(&changes, generation),
+                    };
                     (changes, outcome)
                 })?;
                 // What the kernel had no memory for must not grow with every try.

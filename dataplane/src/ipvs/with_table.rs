@@ -7,6 +7,7 @@ use zw_plan::{Changes, Element, Place};
 use super::Ipvs;
 use crate::error::WriteError;
 use crate::kernel::{Committed, Kernel, ReadBack};
+use crate::nft::encode::Encoded;
 use crate::writer::Tables;
 
 /// Both sides of the kernel. In the nftables mode too: what the other mode left is removed.
@@ -77,6 +78,18 @@ impl Tables for WithIpvs {
         committed.refused_addresses = std::mem::take(&mut self.ipvs.refused_addresses);
         committed.refused_reals = std::mem::take(&mut self.ipvs.refused_reals);
         Ok(committed)
+    }
+
+    fn commit_encoded(
+        &mut self,
+        changes: &Changes,
+        encoded: Encoded,
+    ) -> Result<Committed, WriteError> {
+        if changes.ipvs.is_empty() {
+            self.table.commit_encoded(changes, encoded)
+        } else {
+            self.commit(changes, None)
+        }
     }
 
     fn elements(&mut self, at: &[Place]) -> Result<Vec<Option<Element>>, WriteError> {

@@ -16,6 +16,18 @@ use zw_plan::{
 
 use super::rules;
 
+/// Changes as the kernel is told of them, made while it is busy with others.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Encoded(pub(crate) Batch);
+
+impl Encoded {
+    /// Nothing where sets are to be made: how depends on the kernel.
+    pub fn of(changes: &Changes) -> Option<Self> {
+        let makes_sets = changes.tables.values().any(|table| !table.add_sets.is_empty());
+        (!makes_sets).then(|| Self(encode(changes, false)))
+    }
+}
+
 /// Encodes all changes that packets can tell, in an order the kernel accepts: what is referred to
 /// before what refers. `sizes`: sets that will grow may be told their size.
 pub(crate) fn encode(changes: &Changes, sizes: bool) -> Batch {

@@ -13,7 +13,7 @@ use crate::message::{self, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL};
 const FRAME: usize = 28 + 20;
 
 /// Operations on nf_tables that land together or not at all.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Batch {
     buf: Vec<u8>,
     messages: Vec<MessageMark>,
@@ -24,13 +24,13 @@ pub struct Batch {
     open: Option<OpenElements>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 struct MessageMark {
     start: usize,
     first_op: u32,
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 struct OpenElements {
     verb: u16,
     family: Family,
