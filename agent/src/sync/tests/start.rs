@@ -162,3 +162,15 @@ async fn what_was_read_while_lists_came_counts_unless_anybody_was_faster() {
         lab.check();
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_small_rest_goes_with_the_others() {
+    let mut lab = Lab::new();
+    // The first takes two; three more are half as many again as the second begins with.
+    for n in 0..5 {
+        lab.apply_named("web", &format!("s{n}"), n, 80, 1000);
+    }
+    lab.quiet().await;
+    lab.check();
+    assert_eq!(lab.script().landed.len(), 2, "{:?}", lab.script().landed);
+}
