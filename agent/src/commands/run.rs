@@ -137,6 +137,13 @@ pub(crate) fn run(args: RunArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     })
 }
 
+/// Waits until then, and not at all for what is past: a timer takes a millisecond at least.
+async fn reach(due: Instant) {
+    if due > Instant::now() {
+        sleep_until(due).await;
+    }
+}
+
 /// Bad configuration is bad input, whether it came from the file or a flag.
 fn unusable(file: &ConfigFile, error: &ConfigError) -> BadInput {
     match file.path() {
@@ -289,7 +296,7 @@ impl Agent {
                 Some(failure) = outside.failed.1.recv() => warn!("{failure}"),
                 _ = drains.tick(), if by_ipvs => self.engine.drain().await,
                 Some(question) = outside.questions.recv() => self.engine.answer(question),
-                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+                () = reach(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
             }
             if !complete {
                 continue;
