@@ -133,12 +133,10 @@ fn what_dump_rules_prints_as_nft_is_what_nft_prints() {
     }
 }
 
-/// Lines without what only one of the two prints: counters, fingerprints, names of priorities, and the sizes
-/// that sets were told for the cluster's sake.
+/// Lines without what only one of the two prints: counters, fingerprints and names of priorities.
 fn normal(listing: &str) -> Vec<String> {
     let words = [" comment \"zw-", " counter packets 0 bytes 0"];
     let mut lines: Vec<String> = listing
-        .replace("\t\tsize 1024\n\t\tflags dynamic\n", "")
         .lines()
         .map(|line| {
             let line = line

@@ -45,6 +45,7 @@ fn set(name: &str, key: &[TypeOf], data: SetData) -> SetSpec {
         data,
         counter: false,
         timeout: None,
+        gc_interval: None,
         dynamic: false,
         interval: false,
         size: None,

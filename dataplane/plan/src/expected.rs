@@ -2,14 +2,15 @@
 //!
 //! The kernel inserts into a set that was told its size in two thirds of the time: it need not rearrange
 //! it again and again. But it takes no more elements than that, unless it is told another size later, so
-//! the writer leaves the size out where the kernel cannot be told (before Linux 6.5).
+//! the writer leaves the size out where the kernel cannot be told (before Linux 6.5). And nft 1.0.6 cannot
+//! load what it lists of such a map, so an ordinary cluster's are left as they are.
 
 use zw_model::{Family, Service, Slice};
 
 use crate::sets::SetName;
 
-/// Also where next to nothing is expected; the kernel keeps about 20 bytes for each.
-const LEAST: u32 = 1024;
+/// For fewer than so many it makes no difference that anybody would feel.
+const MANY: usize = 1 << 14;
 
 /// About how many elements there will be.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -58,7 +59,7 @@ impl Expected {
         (v4.services + v6.services, v4.cluster_ips + v6.cluster_ips)
     }
 
-    /// What the kernel is told: half as many again, for a cluster grows. Nothing for other sets.
+    /// What the kernel is told where it is many: half as many again, for a cluster grows.
     pub(crate) fn size(&self, family: Family, set: SetName) -> Option<u32> {
         let of_family = match family {
             Family::V4 => &self.v4,
@@ -70,7 +71,7 @@ impl Expected {
             SetName::ClusterIps => of_family.cluster_ips,
             _ => return None,
         };
-        let size = u32::try_from(elements + elements / 2).unwrap_or(u32::MAX).max(LEAST);
-        (self.services > 0).then_some(size)
+        let size = u32::try_from(elements + elements / 2).unwrap_or(u32::MAX);
+        (elements >= MANY).then_some(size)
     }
 }

@@ -5,7 +5,7 @@ use zw_netlink::nft::{Batch, Element, Family as NetlinkFamily, SetData, SetSpec,
 use zw_plan::{Changes, SetDef, TABLE, sets};
 
 use super::Kernel;
-use crate::nft::encode::set_spec;
+use crate::nft::encode::{NEVER, set_spec};
 use crate::nft::family as netlink_family;
 
 impl Kernel {
@@ -46,7 +46,8 @@ fn try_resizing(socket: &mut Socket) -> Result<bool, Error> {
         data: SetData::None,
         counter: false,
         timeout: None,
-        dynamic: true,
+        gc_interval: Some(NEVER),
+        dynamic: false,
         interval: false,
         size: Some(size),
         comment: None,

@@ -235,6 +235,11 @@ fn describe_table(family: Family, changes: &TableChanges) -> impl Iterator<Item 
         .chain(added)
 }
 
+/// How often the kernel looks for elements that have timed out where none ever does: once a day, for that
+/// takes it 15 ms with 260,000 elements, in which nothing else runs on that processor. By default it does so
+/// every second.
+pub(crate) const NEVER: Duration = Duration::from_secs(86_400);
+
 /// A set as the kernel is told of it.
 pub(crate) fn set_spec(family: Family, set: &SetDef) -> SetSpec {
     let type_of = |fields: &[Field]| -> Vec<TypeOf> {
@@ -264,8 +269,10 @@ pub(crate) fn set_spec(family: Family, set: &SetDef) -> SetSpec {
         },
         counter: set.counts,
         timeout: None,
-        // Only such a set is rearranged as it grows and shrinks, whatever size it was told first.
-        dynamic: set.size.is_some(),
+        // Only a set whose elements may time out, or are added by rules, is rearranged as it grows and
+        // shrinks, whatever size it was told first.
+        gc_interval: set.size.filter(|_| !set.counts).map(|_| NEVER),
+        dynamic: set.counts,
         interval: set.ranges,
         size: set.size,
         comment: None,
@@ -285,6 +292,7 @@ pub(crate) fn affinity_spec(family: Family, name: &str) -> SetSpec {
         counter: false,
         // Every element brings its own, which is never longer.
         timeout: Some(Duration::from_secs(86_400)),
+        gc_interval: None,
         dynamic: true,
         interval: false,
         size: Some(AFFINITY_SIZE),

@@ -1,6 +1,6 @@
 //! The floor: a bare loop that inserts the same elements as a table has, with nothing around it.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use zw_lab::Namespace;
 use zw_netlink::nft::{
@@ -11,8 +11,10 @@ use crate::results::Bare;
 
 /// `NFT_SET_INTERVAL`: sets of ranges are of another kind in the kernel, and small.
 const INTERVAL: u32 = 0x4;
-/// `NFT_SET_EVAL`: packets may add elements, and the kernel may be told another size later.
+/// `NFT_SET_EVAL`: packets may add elements.
 const DYNAMIC: u32 = 0x20;
+/// `NFT_SET_TIMEOUT`: elements may time out, and the kernel may be told another size later.
+const TIMEOUT: u32 = 0x10;
 /// `NFT_DATA_VERDICT`, the type of a verdict map's data.
 const VERDICT: u32 = 0xffff_ff00;
 const TABLE: &str = "bare";
@@ -143,6 +145,7 @@ fn bare_spec(info: &SetInfo) -> SetSpec {
         },
         counter: info.counter,
         timeout: None,
+        gc_interval: (info.flags & TIMEOUT != 0).then_some(Duration::from_secs(86_400)),
         dynamic: info.flags & DYNAMIC != 0,
         interval: false,
         size: info.size,

@@ -69,6 +69,7 @@ pub(crate) const NFTA_SET_DATA_LEN: u16 = 7;
 pub(crate) const NFTA_SET_DESC: u16 = 9;
 pub(crate) const NFTA_SET_ID: u16 = 10;
 pub(crate) const NFTA_SET_TIMEOUT: u16 = 11;
+pub(crate) const NFTA_SET_GC_INTERVAL: u16 = 12;
 pub(crate) const NFTA_SET_USERDATA: u16 = 13;
 pub(crate) const NFTA_SET_EXPR: u16 = 17;
 pub(crate) const NFTA_SET_EXPRESSIONS: u16 = 18;

@@ -45,6 +45,8 @@ pub struct SetInfo {
     pub data_len: Option<u32>,
     /// How long elements live by default.
     pub timeout: Option<Duration>,
+    /// How often it is walked for elements that have timed out, if not every second.
+    pub gc_interval: Option<Duration>,
     /// The most elements it may hold.
     pub size: Option<u32>,
     /// Whether every element has a counter.
@@ -144,6 +146,7 @@ pub fn parse_set(message: &Message<'_>) -> Result<SetInfo, Error> {
         data_type: None,
         data_len: None,
         timeout: None,
+        gc_interval: None,
         size: None,
         counter: false,
         userdata: Vec::new(),
@@ -159,6 +162,9 @@ pub fn parse_set(message: &Message<'_>) -> Result<SetInfo, Error> {
             NFTA_SET_DATA_TYPE => set.data_type = Some(attr.u32()?),
             NFTA_SET_DATA_LEN => set.data_len = Some(attr.u32()?),
             NFTA_SET_TIMEOUT => set.timeout = Some(Duration::from_millis(attr.u64()?)),
+            NFTA_SET_GC_INTERVAL => {
+                set.gc_interval = Some(Duration::from_millis(attr.u32()?.into()));
+            }
             NFTA_SET_DESC => {
                 let size = find(attr.nested(), NFTA_SET_DESC_SIZE)?;
                 set.size = size.map(|size| size.u32()).transpose()?;

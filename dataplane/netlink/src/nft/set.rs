@@ -24,6 +24,9 @@ pub struct SetSpec {
     pub counter: bool,
     /// How long elements live that name no timeout themselves.
     pub timeout: Option<Duration>,
+    /// How often the kernel walks the whole set to free what has timed out. A second, if this is not given
+    /// and elements may time out or rules may add some.
+    pub gc_interval: Option<Duration>,
     /// Whether rules may add elements.
     pub dynamic: bool,
     /// Whether keys are ranges. Elements of a concatenation then need `key_end`.
@@ -206,7 +209,7 @@ impl SetSpec {
         if self.data != SetData::None {
             flags |= NFT_SET_MAP;
         }
-        if self.timeout.is_some() {
+        if self.timeout.is_some() || self.gc_interval.is_some() {
             flags |= NFT_SET_TIMEOUT;
         }
         if self.dynamic {
@@ -254,6 +257,10 @@ impl SetSpec {
         self.encode_description(buf);
         if let Some(timeout) = self.timeout {
             attr::put_u64(buf, NFTA_SET_TIMEOUT, millis(timeout));
+        }
+        if let Some(interval) = self.gc_interval {
+            let interval = u32::try_from(millis(interval)).unwrap_or(u32::MAX);
+            attr::put_u32(buf, NFTA_SET_GC_INTERVAL, interval);
         }
         attr::put(buf, NFTA_SET_USERDATA, &self.userdata());
         if self.counter {

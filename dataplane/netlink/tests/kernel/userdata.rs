@@ -58,6 +58,12 @@ fn pairs() -> Vec<(SetSpec, &'static str, Family)> {
     clients.size = Some(100);
     let body = "typeof ct original ip saddr : ct original ip daddr; flags dynamic; size 100;";
     all.push((clients, body, v4));
+    // nft 1.0.6 reads this of sets only.
+    let mut seldom = set("", &[IpSaddr, ThDport], SetData::None);
+    seldom.gc_interval = Some(Duration::from_secs(86_400));
+    seldom.size = Some(100);
+    let body = "typeof ip saddr . th dport; flags timeout; gc-interval 1d; size 100;";
+    all.push((seldom, body, v4));
     let mut ranges = set("", &[Ip6Saddr, ThDport], SetData::None);
     ranges.interval = true;
     all.push((ranges, "typeof ip6 saddr . th dport; flags interval;", v6));

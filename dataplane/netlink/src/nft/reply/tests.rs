@@ -42,6 +42,7 @@ fn well_formed() -> Vec<u8> {
         data: SetData::Verdict,
         counter: true,
         timeout: Some(Duration::from_secs(1)),
+        gc_interval: Some(Duration::from_secs(3)),
         dynamic: false,
         interval: true,
         size: Some(10),
