@@ -5,7 +5,7 @@ use zw_netlink::nft::{Batch, Element, Family as NetlinkFamily, SetData, SetSpec,
 use zw_plan::{Changes, SetDef, TABLE, sets};
 
 use super::Kernel;
-use crate::nft::encode::{NEVER, set_spec};
+use crate::nft::encode::{SELDOM, set_spec};
 use crate::nft::family as netlink_family;
 
 impl Kernel {
@@ -46,7 +46,7 @@ fn try_resizing(socket: &mut Socket) -> Result<bool, Error> {
         data: SetData::None,
         counter: false,
         timeout: None,
-        gc_interval: Some(NEVER),
+        gc_interval: Some(SELDOM),
         dynamic: false,
         interval: false,
         size: Some(size),

@@ -238,7 +238,7 @@ fn describe_table(family: Family, changes: &TableChanges) -> impl Iterator<Item 
 /// How often the kernel looks for elements that have timed out where none ever does: once a day, for that
 /// takes it 15 ms with 260,000 elements, in which nothing else runs on that processor. By default it does so
 /// every second.
-pub(crate) const NEVER: Duration = Duration::from_secs(86_400);
+pub(crate) const SELDOM: Duration = Duration::from_secs(86_400);
 
 /// A set as the kernel is told of it.
 pub(crate) fn set_spec(family: Family, set: &SetDef) -> SetSpec {
@@ -271,7 +271,7 @@ pub(crate) fn set_spec(family: Family, set: &SetDef) -> SetSpec {
         timeout: None,
         // Only a set whose elements may time out, or are added by rules, is rearranged as it grows and
         // shrinks, whatever size it was told first.
-        gc_interval: set.size.filter(|_| !set.counts).map(|_| NEVER),
+        gc_interval: set.size.filter(|_| !set.counts).map(|_| SELDOM),
         dynamic: set.counts,
         interval: set.ranges,
         size: set.size,
