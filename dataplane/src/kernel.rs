@@ -21,7 +21,7 @@ use zw_plan::{Actual, Changes, Data, Element, Place, TABLE};
 use crate::error::WriteError;
 use crate::ipvs::{RefusedReal, Unserved};
 use crate::nft::decode;
-use crate::nft::encode::{Encoded, describe, encode, encode_sweep};
+use crate::nft::encode::{Encoded, describe, encode, encode_sweep, makes_sets};
 use crate::nft::family as netlink_family;
 use crate::writer::Tables;
 pub use kube_proxy::KubeProxyLeftovers;
@@ -173,8 +173,7 @@ impl Kernel {
         encoded: Option<Encoded>,
         generation: Option<u32>,
     ) -> Result<Committed, WriteError> {
-        let makes_sets = changes.tables.values().any(|table| !table.add_sets.is_empty());
-        let sizes = makes_sets && self.sizes(generation.is_none());
+        let sizes = makes_sets(changes) && self.sizes(generation.is_none());
         let mut batch = encoded.map_or_else(|| encode(changes, sizes), |Encoded(batch)| batch);
         self.forget_counts(changes, &mut batch);
         let mut left = self.forget(changes, &mut batch).unread;

@@ -23,9 +23,13 @@ pub struct Encoded(pub(crate) Batch);
 impl Encoded {
     /// Nothing where sets are to be made: how depends on the kernel.
     pub fn of(changes: &Changes) -> Option<Self> {
-        let makes_sets = changes.tables.values().any(|table| !table.add_sets.is_empty());
-        (!makes_sets).then(|| Self(encode(changes, false)))
+        (!makes_sets(changes)).then(|| Self(encode(changes, false)))
     }
+}
+
+/// Whether any set of ours comes with them.
+pub(crate) fn makes_sets(changes: &Changes) -> bool {
+    changes.tables.values().any(|table| !table.add_sets.is_empty())
 }
 
 /// Encodes all changes that packets can tell, in an order the kernel accepts: what is referred to
